@@ -1,0 +1,266 @@
+"""The one registry of cases: every bijector, small, with parameters that are not special. A new layer is one line here.
+
+A case is a function of a dtype that returns a bijector; every test in test_bijectors.py runs on all of them.
+"""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.patches import Patches
+
+tfb = tfp.bijectors
+
+
+class Net(tf.Module):
+    """A conditioner with weights: features -> outputs, with one hidden layer."""
+
+    def __init__(self, features, outputs, dtype, hidden=5):
+        super().__init__()
+        self.first = tf.Variable(values((features, hidden), dtype), name="first")
+        self.second = tf.Variable(0.3 * values((hidden, outputs), dtype), name="second")
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return tf.tensordot(tf.tanh(tf.tensordot(x, self.first, 1)), self.second, 1)
+
+
+class ConvNet(Net):
+    """A conditioner that sees neighbouring pixels."""
+
+    def __call__(self, x):
+        return super().__call__(x + tf.roll(x, 1, axis=-2))
+
+
+@functools.cache
+def _normal(shape, seed):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def values(shape, dtype, seed=0):
+    return tf.constant(_normal(tuple(shape), (seed, *shape)), dtype)
+
+
+def weight(shape, dtype, scale=0.4, seed=0):
+    return tf.Variable(scale * values(shape, dtype, seed), name=f"weight{seed}")
+
+
+def orthogonal(kind, size, dtype, seed=0):
+    base = tf.constant(fb.random_orthogonal(size, seed + 1), dtype)
+    if kind == "householder":
+        return fb.Householder(weight((max(size - 1, 1), size), dtype, 1.0, seed), base if seed % 2 else None)
+    return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](weight((size * (size - 1) // 2,), dtype, 0.4, seed), base)
+
+
+def linear(features, units, dtype, kind="expm", noise="normal", bias=True):
+    return fb.Linear(
+        orthogonal(kind, features, dtype, 1),
+        weight((units,), dtype, 0.3, 2),
+        orthogonal(kind, units, dtype, 2),
+        weight((units,), dtype, 0.5, 3) if bias else None,
+        noise=noise,
+    )
+
+
+def funnel(features, units, dtype, net=Net, transform=None):
+    size = (transform or fb.Affine()).size
+    return fb.Funnel(linear(features, units, dtype), net(units, size * (features - units), dtype), transform)
+
+
+def scalar(value, dtype):
+    return tf.Variable(value, dtype=dtype)
+
+
+def conv(image, filters, dtype, kernel, strides=1, padding="valid", noise="normal", layer=linear):
+    features = np.prod(fb.convolution.pair(kernel)) * image[-1]
+    return fb.Conv2D(
+        image, layer(int(features), filters, dtype), kernel, strides, padding,
+        log_noise_scale=scalar(-0.3, dtype), log_pad_scale=scalar(0.2, dtype), noise=noise,
+    )  # fmt: skip
+
+
+def deep(dtype, layers=20):
+    """Twenty layers that widen, narrow, bend and branch."""
+    parts, width = [], 6
+    for i, units in enumerate([6, 9, 7, 7, 4, 8, 6]):
+        parts.append(linear(width, units, dtype) if units >= width else funnel(width, units, dtype))
+        parts.append(fb.LeakyReLU(0.5) if i % 2 else fb.RationalQuadraticSpline(weight((23,), dtype)))
+        width = units
+    parts.append(fb.Residual(linear(6, 6, dtype), log_noise_scale=scalar(-1.0, dtype)))
+    parts += [fb.Coupling(6, Net(3, 3 * 23, dtype), swap=swap, dtype=dtype) for swap in (False, True)]
+    parts += [fb.Diagonal(weight((6,), dtype), weight((6,), dtype)), linear(6, 6, dtype), tfb.Sinh()]
+    assert len(parts) == layers, len(parts)
+    return fb.Sequential(parts)
+
+
+def branching(dtype):
+    """Three copies, one of them through a layer, two summed, one concatenated."""
+    return fb.Graph(
+        [
+            fb.Node(fb.Duplicate((4,), 3, scalar(-0.4, dtype)), ("x",), ("a", "b", "c")),
+            fb.Node(linear(4, 4, dtype), ("a",), ("a",)),
+            fb.Node(fb.Sum((4,), dtype=dtype), ("a", "b"), ("d",)),
+            fb.Node(funnel(4, 2, dtype), ("c",), ("c",)),
+            fb.Node(fb.Concatenate([2, 4]), ("c", "d"), ("z",)),
+        ],
+        inputs={"x": (4,)},
+        outputs=("z",),
+    )
+
+
+def fourier(image, filters, dtype):
+    n = image[-1]
+    return fb.FourierConv2D(
+        image, weight((3, 3, n, n), dtype, 0.3, 1), weight((3, 1, filters), dtype, 0.2, 2),
+        weight((1, 3, filters, filters), dtype, 0.3, 3), weight((filters,), dtype, 0.3, 4),
+    )  # fmt: skip
+
+
+def over(bijector, shape):
+    """A bijector for any shape, on events of this one."""
+    return fb.Sequential([bijector], event_shape=shape)
+
+
+def relu(dtype, shape=(4,)):
+    return fb.ReLU(
+        shape, weight(shape, dtype, 0.3, 1), weight(shape, dtype, 0.5, 2), weight(shape, dtype, 0.5, 3),
+        weight(shape, dtype, 0.3, 4),
+    )  # fmt: skip
+
+
+CASES = {
+    "expm": lambda t: orthogonal("expm", 5, t),
+    "expm_one": lambda t: orthogonal("expm", 1, t),
+    "cayley": lambda t: orthogonal("cayley", 5, t),
+    "householder": lambda t: orthogonal("householder", 5, t),
+    "householder_base": lambda t: orthogonal("householder", 5, t, seed=1),
+    "diagonal": lambda t: fb.Diagonal(weight((4,), t), weight((4,), t, seed=1), sign=[1.0, -1.0, -1.0, 1.0]),
+    "shift": lambda t: fb.Diagonal(shift=weight((4,), t)),
+    "split": lambda t: fb.Split(5, 2, t),
+    "widen": lambda t: fb.Widen(2, 5, dtype=t),
+    "widen_uniform": lambda t: fb.Widen(2, 5, "uniform", t),
+    "concatenate": lambda t: fb.Concatenate([2, 3]),
+    "whiten": lambda t: fb.Whiten((3,), (2,), Net(3, 4, t), dtype=t),
+    "whiten_spline": lambda t: fb.Whiten(
+        (3,), (2,), Net(3, 2 * 25, t), fb.Stack([fb.Affine(), fb.Spline(bound=3.0)]), t
+    ),
+    "whiten_constant": lambda t: fb.Whiten((3,), (2,), functools.partial(_constant, weight((4,), t)), dtype=t),
+    "linear_fewer": lambda t: linear(6, 4, t),
+    "linear_equal": lambda t: linear(5, 5, t),
+    "linear_more": lambda t: linear(4, 6, t),
+    "linear_more_uniform": lambda t: linear(4, 6, t, noise="uniform"),
+    "linear_no_bias": lambda t: linear(6, 4, t, bias=False),
+    "linear_householder": lambda t: linear(6, 4, t, kind="householder"),
+    "linear_cayley": lambda t: linear(4, 6, t, kind="cayley"),
+    "funnel": lambda t: funnel(6, 4, t),
+    "funnel_spline": lambda t: funnel(5, 3, t, transform=fb.Spline(bins=4)),
+    "linear_per_pixel": lambda t: over(funnel(5, 3, t), (2, 2, 5)),
+    "linear_more_per_pixel": lambda t: over(linear(2, 3, t), (2, 2, 2)),
+    "pad": lambda t: fb.Pad((3, 2, 2), ((1, 0), (0, 2)), scalar(-0.3, t)),
+    "pad_uniform": lambda t: fb.Pad((2, 2, 1), ((1, 1), (1, 1)), scalar(0.3, t), "uniform"),
+    "crop": lambda t: fb.Crop((4, 4, 2), ((1, 0), (1, 2)), t),
+    "unfold_overlap": lambda t: fb.Unfold(Patches((4, 5, 2), (3, 2), (1, 1)), scalar(-0.3, t)),
+    "unfold_overlap_uniform": lambda t: fb.Unfold(Patches((4, 4, 1), (3, 3), (1, 1)), scalar(-0.3, t), "uniform"),
+    "unfold_tiles": lambda t: fb.Unfold(Patches((4, 6, 2), (2, 3), (2, 3)), scalar(-0.3, t)),
+    "unfold_gaps": lambda t: fb.Unfold(Patches((5, 7, 2), (1, 2), (2, 3)), scalar(-0.3, t)),
+    "unfold_mixed": lambda t: fb.Unfold(Patches((6, 5, 1), (3, 2), (2, 3)), scalar(0.3, t)),
+    "unfold_per_frame": lambda t: over(fb.Unfold(Patches((3, 3, 1), (2, 2), (1, 1)), scalar(-0.3, t)), (2, 3, 3, 1)),
+    "conv_overlap_same": lambda t: conv((4, 4, 2), 5, t, kernel=3, strides=2, padding="same"),
+    "conv_overlap_valid": lambda t: conv((4, 3, 1), 2, t, kernel=(3, 2)),
+    "conv_uniform": lambda t: conv((4, 4, 1), 3, t, kernel=3, strides=1, padding="same", noise="uniform"),
+    "conv_tiles_funnel": lambda t: conv(
+        (4, 4, 2), 3, t, kernel=2, strides=2, layer=functools.partial(funnel, net=ConvNet)
+    ),
+    "conv_gaps": lambda t: conv((5, 5, 2), 2, t, kernel=1, strides=2),
+    "conv_more_filters": lambda t: conv((3, 3, 1), 6, t, kernel=2),
+    "conv1d": lambda t: fb.Conv1D((7, 2), linear(6, 4, t), 3, 2, padding="same", log_noise_scale=scalar(0.1, t)),
+    "duplicate": lambda t: fb.Duplicate((2, 3), 2, scalar(-0.3, t)),
+    "duplicate_uniform": lambda t: fb.Duplicate((3,), 4, scalar(-0.3, t), "uniform"),
+    "sum": lambda t: fb.Sum((2, 3), 2, t),
+    "sum_funnel": lambda t: fb.Funnel(fb.Sum((3,), 3, t), Net(3, 12, t)),
+    "residual": lambda t: fb.Residual(
+        fb.Sequential([linear(3, 5, t), fb.LeakyReLU(0.3), funnel(5, 3, t)]),
+        conditioner=Net(3, 6, t), log_noise_scale=scalar(-1.0, t),
+    ),
+    "residual_conv": lambda t: fb.Residual(
+        conv((3, 3, 1), 2, t, kernel=3, strides=2, padding="same"),
+        shortcut=conv((3, 3, 1), 2, t, kernel=2, strides=2, padding="same"), log_noise_scale=scalar(-1.0, t),
+    ),
+    "leaky_relu": lambda t: over(fb.LeakyReLU(0.2), (4,)),
+    "prelu": lambda t: fb.PReLU(weight((4,), t)),
+    "elu": lambda t: over(fb.ELU(1.3), (4,)),
+    "selu": lambda t: over(fb.SELU(), (4,)),
+    "tanh": lambda t: over(fb.Tanh(), (4,)),
+    "sigmoid": lambda t: over(fb.Sigmoid(), (4,)),
+    "softplus": lambda t: over(fb.Softplus(), (4,)),
+    "spline_shared": lambda t: over(fb.RationalQuadraticSpline(weight((23,), t, 1.0)), (2, 3)),
+    "spline_per_channel": lambda t: over(fb.RationalQuadraticSpline(weight((3, 14), t, 1.0), bound=1.0), (2, 3)),
+    "relu": relu,
+    "relu_shared": lambda t: over(relu(t, ()), (2, 3)),
+    "relu_conditional": lambda t: fb.ReLU(
+        (3,), scalar(-0.5, t) * tf.ones([3], t), sign_logit=Net(3, 3, t), loc=Net(3, 3, t), log_scale=Net(3, 3, t),
+    ),
+    "abs": lambda t: over(fb.Abs(scalar(0.4, t)), (4,)),
+    "abs_conditional": lambda t: over(fb.Abs(tf.sin, t), (4,)),
+    "max_windows": lambda t: fb.MaxWindows(Patches((4, 2, 2), (2, 2), (2, 2)), t),
+    "mean_windows": lambda t: fb.MeanWindows(Patches((4, 2, 2), (2, 2), (2, 2)), dtype=t),
+    "max_pool": lambda t: fb.MaxPool2D((4, 4, 2), 2, dtype=t),
+    "max_pool_same": lambda t: fb.MaxPool2D((5, 3, 1), 2, padding="same", dtype=t),
+    "max_pool_overlap_same": lambda t: fb.MaxPool2D((5, 4, 1), 3, 2, "same", log_noise_scale=scalar(-1.0, t)),
+    "max_pool_gaps": lambda t: fb.MaxPool2D((5, 5, 1), 2, 3, dtype=t),
+    "max_pool_funnel": lambda t: fb.Funnel(fb.MaxPool2D((2, 4, 1), 2, dtype=t), _flat(Net(2, 12, t))),
+    "average_pool": lambda t: fb.AveragePool2D((4, 4, 2), 2, dtype=t),
+    "average_pool_overlap_same": lambda t: fb.AveragePool2D((5, 4, 1), 3, 2, "same", log_noise_scale=scalar(-1.0, t)),
+    "average_pool_same": lambda t: fb.AveragePool2D((5, 3, 1), 2, padding="same", dtype=t),
+    "global_average_pool": lambda t: fb.GlobalAveragePool2D((3, 2, 2), dtype=t),
+    "coupling": lambda t: fb.Coupling(5, Net(2, 3 * 23, t), dtype=t),
+    "coupling_swapped_affine": lambda t: fb.Coupling(5, Net(3, 4, t), 3, True, fb.Affine(), t),
+    "coupling_conv": lambda t: over(fb.Coupling(4, ConvNet(2, 2 * 23, t), dtype=t), (2, 3, 4)),
+    "stochastic": lambda t: fb.Stochastic(Net(3, 2, t), (3,), (2,), scalar(-0.5, t)),
+    "stochastic_funnel": lambda t: fb.Funnel(
+        fb.Stochastic(tf.nn.softmax, (3,), (3,), scalar(-0.5, t)), Net(3, 6, t)
+    ),
+    "fourier_equal": lambda t: fourier((4, 5, 2), 2, t),
+    "fourier_fewer": lambda t: fourier((3, 4, 3), 2, t),
+    "dequantize": lambda t: over(fb.Dequantize(5, t), (4,)),
+    "flatten": lambda t: over(fb.Flatten((2, 3)), (2, 3)),
+    "reshape": lambda t: over(fb.Reshape((2, 3), (3, 2, 1)), (2, 3)),
+    "permute": lambda t: over(fb.Permute([2, 0, 1]), (2, 3, 1)),
+    "graph": branching,
+    "deep": deep,
+}  # fmt: skip
+
+
+def _constant(parameters, _):
+    return tf.convert_to_tensor(parameters)
+
+
+class _flat(tf.Module):  # noqa: N801
+    """A conditioner on the flattened event."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def __call__(self, x):
+        return self.net(tf.reshape(x, tf.concat([tf.shape(x)[:-3], [np.prod(x.shape[-3:])]], axis=0)))
+
+
+def draw_inputs(bijector, batch=(), seed=0):
+    """Parts to go forward with: inputs normal (whole numbers where they must be), noise from its own distribution."""
+    dtype = tf.nest.flatten(bijector.dtype)[0] or tf.float64
+    inputs = [values((*batch, *shape), dtype, seed + i) for i, shape in enumerate(bijector.inputs)]
+    if bijector.takes_integers:
+        inputs = [tf.cast(tf.math.floormod(tf.round(3 * x), 5), dtype) for x in inputs]
+    noise = [d.sample(batch, seed=(seed, i)) for i, d in enumerate(bijector.noise)]
+    return fb.base.bundle(inputs + noise)
+
+
+def with_dtype(bijector, dtype):
+    """The dtype of a case that works in any: so that inputs are drawn in it."""
+    assert tf.nest.flatten(bijector.dtype)[0] in (None, dtype)
+    return bijector

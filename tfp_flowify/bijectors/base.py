@@ -1,0 +1,271 @@
+"""The base of all layers: a bijection on an augmented space, value and log-det in one pass."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow_probability.python.internal import cache_util  # Private; the reason why TFP is pinned.
+
+tfb = tfp.bijectors
+
+
+class FlowBijector(tfb.Bijector):
+    """A bijection [*inputs, *noise] <-> [*outputs, *residuals].
+
+    A layer says which parts it has and implements two methods:
+
+        forward_and_log_det(x) -> (z, log |det dz/dx|)
+        inverse_and_log_det(z) -> (x, log |det dx/dz|)
+
+    x and z are a tensor where there is one part, a list of tensors where there are several. A log-det has the batch
+    shape, or a shape that broadcasts to it: () where it is constant.
+
+    Args:
+      inputs: event shapes of the parts that come from the layer before.
+      outputs: event shapes of the parts that go on to the next layer.
+      noise: distributions of the parts that are drawn where the layer adds dimensions.
+      residuals: distributions under which the parts that the layer drops are scored.
+      dtype: of all parts, or None where any floating type will do.
+
+    All shapes are the least that the layer needs. As usual in TFP it takes leading axes too, the same for all parts,
+    and `forward_log_det_jacobian(x, event_ndims)` sums over those that belong to the event.
+
+    >>> class Scale(FlowBijector):
+    ...     def __init__(self, log_scale):
+    ...         self.log_scale = log_scale
+    ...         super().__init__(inputs=[log_scale.shape], outputs=[log_scale.shape], dtype=log_scale.dtype)
+    ...     def forward_and_log_det(self, x):
+    ...         return x * tf.exp(self.log_scale), tf.reduce_sum(self.log_scale)
+    ...     def inverse_and_log_det(self, z):
+    ...         return z * tf.exp(-self.log_scale), -tf.reduce_sum(self.log_scale)
+    >>> float(Scale(tf.constant([0.5, 1.0])).forward_log_det_jacobian(tf.zeros([3, 2])))
+    1.5
+    """
+
+    # Stores each log-det beside its value, so that TFP never runs a layer twice for one log_prob.
+    _cache = cache_util.BijectorCacheWithGreedyAttrs("_forward_pair", "_inverse_pair")
+
+    #: Whether every point of the output space has a preimage. Where not, the density integrates to less than one.
+    is_onto = True
+
+    #: Whether the first input holds whole numbers, so that integers may be given for it.
+    takes_integers = False
+
+    def __init__(self, inputs, outputs, noise=(), residuals=(), dtype=None, name=None):
+        self.inputs = self._no_dependency([tuple(shape) for shape in inputs])
+        self.outputs = self._no_dependency([tuple(shape) for shape in outputs])
+        self.noise = self._no_dependency(list(noise))
+        self.residuals = self._no_dependency(list(residuals))
+        self._in_shapes = self._no_dependency(self.inputs + event_shapes(self.noise))
+        self._out_shapes = self._no_dependency(self.outputs + event_shapes(self.residuals))
+        super().__init__(
+            forward_min_event_ndims=bundle([len(shape) for shape in self._in_shapes]),
+            inverse_min_event_ndims=bundle([len(shape) for shape in self._out_shapes]),
+            dtype=dtype and bundle([tf.as_dtype(dtype)] * len(self._in_shapes)),
+            name=name or type(self).__name__,
+        )
+
+    def forward_and_log_det(self, x):
+        raise NotImplementedError(f"{type(self).__name__} must define forward_and_log_det(x).")
+
+    def inverse_and_log_det(self, z):
+        raise NotImplementedError(f"{type(self).__name__} must define inverse_and_log_det(z).")
+
+    def network(self, x):
+        """The ordinary layer: forward with noise zero, residuals ignored.
+
+        Takes and gives a tensor, or a list of tensors where the layer has several inputs or outputs.
+        """
+        inputs = check_parts(self, x, self.inputs, self._part_dtype)
+        batch = tf.shape(inputs[0])[: inputs[0].shape.rank - len(self.inputs[0])]
+        noise = [tf.zeros(tf.concat([batch, d.event_shape], axis=0), d.dtype) for d in self.noise]
+        outputs = self.forward_and_log_det(bundle(inputs + noise))[0]
+        return bundle(as_list(outputs)[: len(self.outputs)])
+
+    # What TFP asks for, from the above.
+
+    def forward(self, x, name="forward", **kwargs):
+        return super().forward(self._admit(x, self._in_shapes), name, **kwargs)
+
+    def inverse(self, y, name="inverse", **kwargs):
+        return super().inverse(self._admit(y, self._out_shapes), name, **kwargs)
+
+    def forward_log_det_jacobian(self, x, event_ndims=None, name="forward_log_det_jacobian", **kwargs):
+        return super().forward_log_det_jacobian(self._admit(x, self._in_shapes), event_ndims, name, **kwargs)
+
+    def inverse_log_det_jacobian(self, y, event_ndims=None, name="inverse_log_det_jacobian", **kwargs):
+        return super().inverse_log_det_jacobian(self._admit(y, self._out_shapes), event_ndims, name, **kwargs)
+
+    def _admit(self, x, shapes):
+        """Checks parts against the shapes and the type that they must have.
+
+        TFP's cache knows a tensor by its identity. In eager mode a weight may have changed since it saw the tensor, and
+        a tape may have started, so there every call gets tensors of its own.
+        """
+        parts = check_parts(self, x, shapes, self._part_dtype)
+        return bundle([tf.identity(part) for part in parts] if tf.executing_eagerly() else parts)
+
+    @property
+    def _part_dtype(self):
+        return tf.nest.flatten(self.dtype)[0]
+
+    def _forward_pair(self, x):
+        z, log_det = self.forward_and_log_det(x)
+        return z, {"ildj": -tf.convert_to_tensor(log_det)}
+
+    def _inverse_pair(self, z):
+        x, log_det = self.inverse_and_log_det(z)
+        return x, {"ildj": tf.convert_to_tensor(log_det)}
+
+    def _forward(self, x):
+        return self.forward_and_log_det(x)[0]
+
+    def _inverse(self, z):
+        return self.inverse_and_log_det(z)[0]
+
+    def _forward_log_det_jacobian(self, x):
+        return self.forward_and_log_det(x)[1]
+
+    def _inverse_log_det_jacobian(self, z):
+        return self.inverse_and_log_det(z)[1]
+
+    @classmethod
+    def _parameter_properties(cls, dtype):
+        return {}  # Parameters carry no batch shape.
+
+    def _forward_dtype(self, dtype, **_):
+        return bundle([tf.nest.flatten(dtype)[0]] * len(self._out_shapes))
+
+    def _inverse_dtype(self, dtype, **_):
+        return bundle([tf.nest.flatten(dtype)[0]] * len(self._in_shapes))
+
+    def _forward_event_shape(self, shapes):
+        return bundle(swap_shapes(self, as_list(shapes), self._in_shapes, self._out_shapes))
+
+    def _inverse_event_shape(self, shapes):
+        return bundle(swap_shapes(self, as_list(shapes), self._out_shapes, self._in_shapes))
+
+    def _forward_event_shape_tensor(self, shapes):
+        return _shape_tensors(self._forward_event_shape(_static_shapes(self, shapes)))
+
+    def _inverse_event_shape_tensor(self, shapes):
+        return _shape_tensors(self._inverse_event_shape(_static_shapes(self, shapes)))
+
+
+class Elementwise(FlowBijector):
+    """A scalar function applied to every entry, with one log-slope for each.
+
+    The shape is that of the parameters: () where all entries share them. Then the log-det has one term for each entry,
+    otherwise it is summed over the axes of the parameters.
+    """
+
+    def __init__(self, shape=(), dtype=None, name=None):
+        super().__init__(inputs=[shape], outputs=[shape], dtype=dtype, name=name)
+
+    def sum_event(self, log_slope):
+        ndims = len(self.inputs[0])
+        return tf.reduce_sum(log_slope, axis=list(range(-ndims, 0))) if ndims else log_slope
+
+
+def as_list(parts) -> list:
+    """The parts as a list, also where there is one."""
+    return list(parts) if isinstance(parts, list | tuple) and not isinstance(parts, tf.TensorShape) else [parts]
+
+
+def bundle(parts: list):
+    """A lone part as it is, several as a list: the structure that TFP sees."""
+    return parts[0] if len(parts) == 1 else list(parts)
+
+
+def event_shapes(distributions) -> list:
+    return [tuple(d.event_shape) for d in distributions]
+
+
+def sum_over(log_det, prefix):
+    """Sums a log-det over the leading axes `prefix` of an event, which it may have or only broadcast to."""
+    if not prefix:
+        return log_det
+    if log_det.shape.rank == 0:
+        return log_det * math.prod(prefix)
+    log_det = log_det + tf.zeros(prefix, log_det.dtype)
+    return tf.reduce_sum(log_det, axis=list(range(-len(prefix), 0)))
+
+
+def check_parts(owner, x, shapes, dtype) -> list:
+    """Tensors of the parts `x`, or an error that names the owner, what it needs and what it got."""
+    parts = [x] if len(shapes) == 1 else as_list(x)
+    wanted = ", ".join(f"(..., {', '.join(map(str, shape))})" if shape else "(...)" for shape in shapes)
+    if len(parts) != len(shapes):
+        raise ValueError(f"{owner.name} takes {len(shapes)} part(s), {wanted}. Received: {len(parts)} part(s).")
+    parts = [_as_float(owner, part, dtype) for part in parts]
+    for part, shape in zip(parts, shapes, strict=True):
+        if part.shape.rank is None:
+            raise ValueError(f"{owner.name} needs a tensor of known rank, {wanted}. Received: {part}")
+        tail = part.shape[part.shape.rank - len(shape) :] if part.shape.rank >= len(shape) else None
+        if tail is None or not tail.is_compatible_with(shape):
+            received = ", ".join(str(tuple(p.shape)) for p in parts)
+            raise ValueError(f"{owner.name} takes parts of shape {wanted}. Received: {received}")
+    return parts
+
+
+def _as_float(owner, part, dtype):
+    if not tf.is_tensor(part):
+        given = np.asarray(part)
+        if given.dtype.kind in "iub" and given.ndim:
+            _raise_for_integers(owner, given.dtype.name)
+        part = tf.convert_to_tensor(part, dtype=dtype, dtype_hint=tf.float32)
+    if not (part.dtype.is_floating or part.dtype.is_complex):
+        _raise_for_integers(owner, part.dtype.name)
+    if dtype is not None and part.dtype != dtype:
+        raise TypeError(f"{owner.name} works in {dtype.name}. Received: {part.dtype.name}. Use tf.cast.")
+    return part
+
+
+def _raise_for_integers(owner, dtype_name):
+    raise TypeError(
+        f"{owner.name} is a density over real numbers and takes floats. Received: {dtype_name}. "
+        "Put Dequantize(levels) in front for whole numbers, or use tf.cast."
+    )
+
+
+def parameter(value, name: str, shape=None, dtype=None):
+    """A parameter as a bijector keeps it: a variable or tensor as it is, anything else as a constant.
+
+    Raises where it is not a floating-point number, not finite or not of the shape (None: any size).
+    """
+    if not hasattr(value, "dtype") or isinstance(value, np.ndarray | np.generic):
+        value = tf.convert_to_tensor(value, dtype=dtype, dtype_hint=tf.float32)
+    if not tf.as_dtype(value.dtype).is_floating:
+        raise TypeError(f"{name} must be of a floating type. Received: {tf.as_dtype(value.dtype).name}")
+    if shape is not None and not tf.TensorShape(shape).is_compatible_with(value.shape):
+        raise ValueError(f"{name} must have shape {tuple(shape)}. Received: shape={tuple(value.shape)}")
+    if tf.executing_eagerly():
+        bad = int(np.size(value) - np.isfinite(np.asarray(value)).sum())
+        if bad:
+            raise ValueError(f"{name} must be finite. Received: {bad} of {np.size(value)} entries are NaN or infinite.")
+    return value
+
+
+def swap_shapes(owner, given, expected, wanted) -> list:
+    """Event shapes on the other side: the given ones may have leading axes, the same for all parts."""
+    given = [tuple(shape) for shape in given]
+    prefixes = {shape[: max(len(shape) - len(least), 0)] for shape, least in zip(given, expected, strict=True)}
+    fits = all(shape[len(shape) - len(least) :] == least for shape, least in zip(given, expected, strict=True))
+    if len(prefixes) != 1 or not fits:
+        raise ValueError(
+            f"{owner.name} takes event shapes {expected}, with the same leading axes. Received: {given}"
+        )
+    (prefix,) = prefixes
+    return [tf.TensorShape((*prefix, *shape)) for shape in wanted]
+
+
+def _static_shapes(owner, shapes):
+    values = [tf.get_static_value(shape) for shape in as_list(shapes)]
+    if any(value is None for value in values):
+        raise ValueError(f"{owner.name} needs event shapes that are known when the graph is built.")
+    return bundle([tf.TensorShape(value) for value in values])
+
+
+def _shape_tensors(shapes):
+    return bundle([tf.constant(shape.as_list(), tf.int32) for shape in as_list(shapes)])

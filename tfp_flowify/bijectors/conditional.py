@@ -1,0 +1,130 @@
+"""One part transformed given another: the density of what a layer drops, and the coupling layer."""
+
+import math
+
+import tensorflow as tf
+
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.graph import Graph, Node
+from tfp_flowify.bijectors.parts import Concatenate, Split
+from tfp_flowify.bijectors.transforms import Affine, Spline
+from tfp_flowify.distributions.augmentation import StandardNormal
+
+
+class Whiten(FlowBijector):
+    """[given, dropped] -> [given, residual],  residual = T(dropped; conditioner(given)).
+
+    log_det = sum of the log-slopes of T.  Scoring the residual under N(0, I) is the paper's p_inv: with `Affine`,
+    dropped ~ N(loc(given), scale(given)^2).
+
+    Args:
+      given, shape: event shapes of the two parts.
+      conditioner: any function of `given` that gives `transform.size` numbers for each entry of `dropped`; or that
+        many without leading axes, for parameters that depend on nothing.
+      transform: the scalar function, see `tfp_flowify.bijectors.transforms`.
+
+    >>> whiten = Whiten((2,), (1,), conditioner=lambda given: 3.0 * given)  # loc and log-scale
+    >>> [part.numpy().tolist() for part in whiten.forward([tf.constant([1.0, 0.0]), tf.constant([5.0])])]
+    [[1.0, 0.0], [2.0]]
+    """
+
+    def __init__(self, given, shape, conditioner, transform=None, dtype=tf.float32, name=None):
+        self.conditioner = conditioner
+        self.transform = transform or Affine()
+        super().__init__(
+            inputs=[given, shape], outputs=[given], residuals=[StandardNormal(shape, dtype)], dtype=dtype, name=name
+        )
+
+    def forward_and_log_det(self, x):
+        given, dropped = x
+        residual, log_slope = self.transform.forward(dropped, self._parameters_at(given))
+        return [given, residual], self._sum(log_slope, dropped)
+
+    def inverse_and_log_det(self, z):
+        given, residual = z
+        dropped, log_slope = self.transform.inverse(residual, self._parameters_at(given))
+        return [given, dropped], self._sum(log_slope, residual)
+
+    def _parameters_at(self, given):
+        (given_shape, shape), size = self.inputs, self.transform.size
+        parameters = tf.convert_to_tensor(self.conditioner(given))
+        batch_ndims = given.shape.rank - len(given_shape)
+        leading = batch_ndims if parameters.shape.rank > batch_ndims else 0
+        numbers = math.prod(parameters.shape[leading:])
+        if numbers != math.prod(shape) * size:
+            raise ValueError(
+                f"The conditioner of {self.name} gives {numbers} numbers for {tuple(shape)} dropped values; "
+                f"{type(self.transform).__name__} needs {size} for each: {math.prod(shape) * size}."
+            )
+        return tf.reshape(parameters, tf.concat([tf.shape(parameters)[:leading], [*shape, size]], axis=0))
+
+    def _sum(self, log_slope, like):
+        axes = list(range(-len(self.inputs[1]), 0))
+        return tf.reduce_sum(tf.broadcast_to(log_slope, tf.shape(like)), axis=axes)
+
+
+class Funnel(Graph):
+    """A layer whose dropped part is whitened given its output, by a network: the paper's `inverse="funnel"`.
+
+    Without it, the layer's residual is what it drops: `inverse="multiscale"`, which adds no parameters.
+
+        forward: [x, *noise] -> layer -> [z, dropped, ...] -> [z, T(dropped; conditioner(z)), ...]
+
+    Args:
+      layer: a bijector with a residual; the first one is whitened, given the first output.
+      conditioner, transform: as for `Whiten`.
+
+    >>> from tfp_flowify.bijectors import Linear
+    >>> funnel = Funnel(Linear.create(3, 2, seed=0), conditioner=lambda z: z)
+    >>> [tuple(part.shape) for part in funnel.forward(tf.ones([5, 3]))]
+    [(5, 2), (5, 1)]
+    """
+
+    def __init__(self, layer, conditioner, transform=None, name=None):
+        if not layer.residuals:
+            raise ValueError(f"{layer.name} drops nothing, so there is nothing to whiten. Use it as it is.")
+        self.layer, dropped = layer, layer.residuals[0]
+        whiten = Whiten(layer.outputs[0], dropped.event_shape.as_list(), conditioner, transform, dropped.dtype)
+        inputs = {f"x{i}": shape for i, shape in enumerate(layer.inputs)}
+        others = tuple(f"z{i}" for i in range(1, len(layer.outputs)))
+        super().__init__(
+            [Node(layer, tuple(inputs), ("given", *others, "dropped")), Node(whiten, ("given", "dropped"), ("z0",))],
+            inputs=inputs,
+            outputs=("z0", *others),
+            name=name or f"Funnel_{layer.name}",
+        )
+
+
+class Coupling(Graph):
+    """Transforms one part of the features given the other: by default the paper's NSF layer.
+
+        forward: x = [a, b] -> [a, T(b; conditioner(a))],  log_det = sum of the log-slopes of T.
+
+    Shapes: (..., n) -> (..., n). On images it splits the channels, and a convolutional conditioner sees all pixels.
+
+    Args:
+      features: n.
+      conditioner: gives `transform.size` numbers for each transformed feature.
+      kept: how many features are kept; half of them by default.
+      swap: keep the last ones and transform the first.
+      transform: `Spline()` by default.
+    """
+
+    def __init__(self, features, conditioner, kept=None, swap=False, transform=None, dtype=tf.float32, name=None):
+        kept = features // 2 if kept is None else kept
+        if not 0 < kept < features:
+            raise ValueError(f"Coupling keeps some features and transforms some. Received: kept={kept} of {features}")
+        self.conditioner = conditioner
+        sizes = [features - kept, kept] if swap else [kept, features - kept]
+        given, changed = ("second", "first") if swap else ("first", "second")
+        whiten = Whiten((kept,), (features - kept,), conditioner, transform or Spline(), dtype, name="Coupled")
+        super().__init__(
+            [
+                Node(Split(features, sizes[0], dtype), ("x",), ("first", "second")),
+                Node(whiten, (given, changed), (given, changed)),
+                Node(Concatenate(sizes), ("first", "second"), ("z",)),
+            ],
+            inputs={"x": (features,)},
+            outputs=("z",),
+            name=name,
+        )

@@ -1,0 +1,211 @@
+"""Layers put together: a graph of bijectors is a bijector, with all their noise and all their residuals."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_flowify.bijectors.base import FlowBijector, as_list, bundle, event_shapes, sum_over
+
+tfb = tfp.bijectors
+
+# Bijectors of TFP's own whose image is not the whole line.
+_NOT_ONTO = (tfb.Tanh, tfb.Sigmoid, tfb.Softplus, tfb.Exp, tfb.Softsign, tfb.Expm1, tfb.NormalCDF)
+
+
+class Node(NamedTuple):
+    """A bijector and the wires it joins, by name.
+
+    `outputs` names the parts that go on. Residuals may be named too, behind them: then another node can take them;
+    residuals without a name leave the graph.
+    """
+
+    bijector: tfb.Bijector
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Graph(FlowBijector):
+    """A directed acyclic graph of bijectors, each node fed by wires of earlier ones.
+
+        forward:  [*inputs, *noise of all nodes] -> [*outputs, *residuals of all nodes],  log_det = sum over nodes.
+
+    A wire is used once, else the map would not be a bijection: to use a value twice, put `Duplicate` behind it.
+
+    Args:
+      nodes: `Node`s, each after those it depends on. TFP's own bijectors may stand in them as they are.
+      inputs: event shape of each input wire, by name.
+      outputs: names of the output wires.
+
+    >>> from tfp_flowify.bijectors import Duplicate, LeakyReLU, Sum
+    >>> graph = Graph(
+    ...     [
+    ...         Node(Duplicate((3,)), ("x",), ("a", "b")),
+    ...         Node(LeakyReLU(0.5), ("a",), ("c",)),
+    ...         Node(Sum((3,)), ("b", "c"), ("z",)),
+    ...     ],
+    ...     inputs={"x": (3,)},
+    ...     outputs=("z",),
+    ... )
+    >>> [tuple(part.shape) for part in graph.forward([tf.ones([5, 3]), tf.zeros([5, 3, 1])])]
+    [(5, 3), (5, 3, 1)]
+    """
+
+    def __init__(self, nodes, inputs: dict, outputs, name=None):
+        self._input_names, self._output_names = tuple(inputs), tuple(outputs)
+        self._steps, open_wires = _connect(nodes, inputs)
+        _check_ends(open_wires, outputs)
+        super().__init__(
+            inputs=inputs.values(),
+            outputs=[open_wires[wire] for wire in outputs],
+            noise=[d for step in self._steps for d in step.noise],
+            residuals=[d for step in self._steps for d in step.residuals],
+            dtype=_common_dtype(self.bijectors),
+            name=name,
+        )
+
+    @property
+    def bijectors(self) -> list:
+        return [step.bijector for step in self._steps]
+
+    @property
+    def is_onto(self) -> bool:
+        return all(getattr(b, "is_onto", not isinstance(b, _NOT_ONTO)) for b in self.bijectors)
+
+    @property
+    def takes_integers(self) -> bool:
+        first = next(step for step in self._steps if self._input_names[0] in step.inputs)
+        return getattr(first.bijector, "takes_integers", False)
+
+    def forward_and_log_det(self, x):
+        parts, residuals, log_det = as_list(x), [], 0.0
+        wires = dict(zip(self._input_names, parts, strict=False))
+        noise = iter(parts[len(wires) :])
+        for step in self._steps:
+            taken = [wires.pop(wire) for wire in step.inputs] + [next(noise) for _ in step.noise]
+            given, step_log_det = step.forward(taken)
+            wires.update(zip(step.outputs, given, strict=False))
+            residuals += given[len(step.outputs) :]
+            log_det += step_log_det
+        return bundle([wires[wire] for wire in self._output_names] + residuals), log_det
+
+    def inverse_and_log_det(self, z):
+        parts, noise, log_det = as_list(z), [], 0.0
+        wires = dict(zip(self._output_names, parts, strict=False))
+        residuals = parts[len(wires) :]
+        for step in reversed(self._steps):
+            split = len(residuals) - len(step.residuals)
+            taken = [wires.pop(wire) for wire in step.outputs] + residuals[split:]
+            given, step_log_det = step.inverse(taken)
+            wires.update(zip(step.inputs, given, strict=False))
+            residuals, noise = residuals[:split], given[len(step.inputs) :] + noise
+            log_det += step_log_det
+        return bundle([wires[wire] for wire in self._input_names] + noise), log_det
+
+
+class Sequential(Graph):
+    """Bijectors one after the other.
+
+        forward:  [x, *noise] -> [z, *residuals],  both in layer order.
+
+    Args:
+      bijectors: with one input and one output each, beside noise and residuals.
+      event_shape: of x; may be left out where the first layer knows it.
+
+    >>> net = Sequential([Sequential([tfb.Scale(2.0)], (3,)), tfb.Shift(1.0)])
+    >>> net.forward(tf.zeros([3])).numpy().tolist()
+    [1.0, 1.0, 1.0]
+    """
+
+    def __init__(self, bijectors, event_shape=None, name=None):
+        bijectors = list(bijectors)
+        if not bijectors:
+            raise ValueError("Sequential needs at least one bijector.")
+        if event_shape is None:
+            event_shape = getattr(bijectors[0], "inputs", [()])[0]
+            if event_shape == ():
+                raise ValueError(
+                    f"The first layer, {bijectors[0].name}, takes any shape: give event_shape=(...) to Sequential."
+                )
+        nodes = [Node(b, (f"h{i}",), (f"h{i + 1}",)) for i, b in enumerate(bijectors)]
+        super().__init__(nodes, inputs={"h0": event_shape}, outputs=(f"h{len(nodes)}",), name=name)
+
+
+class _Step(tf.Module):
+    """A node whose shapes are known: what it takes and gives, and what it runs on."""
+
+    def __init__(self, node, shapes):
+        super().__init__()
+        b = self.bijector = node.bijector
+        self.inputs, self.outputs = tuple(node.inputs), tuple(node.outputs)
+        self.prefix = self._leading_axes(shapes)
+        self.noise = [d.tile(self.prefix) if self.prefix else d for d in getattr(b, "noise", [])]
+        residuals = [d.tile(self.prefix) if self.prefix else d for d in getattr(b, "residuals", [])]
+        in_shapes = shapes + event_shapes(self.noise)
+        out_shapes = [tuple(s) for s in as_list(b.forward_event_shape(bundle([tf.TensorShape(s) for s in in_shapes])))]
+        self.in_ndims, self.out_ndims = bundle([len(s) for s in in_shapes]), bundle([len(s) for s in out_shapes])
+        main = len(out_shapes) - len(residuals)
+        if not main <= len(self.outputs) <= len(out_shapes):
+            raise ValueError(
+                f"{b.name} gives {main} output(s) and {len(residuals)} residual(s). Received: outputs={self.outputs}"
+            )
+        self.residuals = residuals[len(self.outputs) - main :]
+        self.output_shapes = dict(zip(self.outputs, out_shapes, strict=False))
+
+    def _leading_axes(self, shapes):
+        """The axes of the event that the bijector treats as independent: those it does not need."""
+        least = as_list(self.bijector.forward_min_event_ndims)[: len(self.inputs)]
+        if len(least) != len(self.inputs):
+            raise ValueError(f"{self.bijector.name} takes {len(least)} input(s). Received: inputs={self.inputs}")
+        if len(shapes[0]) < least[0]:
+            raise ValueError(
+                f"{self.bijector.name} takes an event of rank {least[0]} or more, as "
+                f"{getattr(self.bijector, 'inputs', ['TFP has it'])[0]}. Received: shape={shapes[0]}"
+            )
+        return shapes[0][: len(shapes[0]) - least[0]]
+
+    def forward(self, parts):
+        if isinstance(self.bijector, FlowBijector):
+            z, log_det = self.bijector.forward_and_log_det(bundle(parts))
+            return as_list(z), sum_over(tf.convert_to_tensor(log_det), self.prefix)
+        x = bundle(parts)
+        return as_list(self.bijector.forward(x)), self.bijector.forward_log_det_jacobian(x, self.in_ndims)
+
+    def inverse(self, parts):
+        if isinstance(self.bijector, FlowBijector):
+            x, log_det = self.bijector.inverse_and_log_det(bundle(parts))
+            return as_list(x), sum_over(tf.convert_to_tensor(log_det), self.prefix)
+        z = bundle(parts)
+        return as_list(self.bijector.inverse(z)), self.bijector.inverse_log_det_jacobian(z, self.out_ndims)
+
+
+def _connect(nodes, inputs):
+    """The steps of a graph, and the shapes of the wires that stay open behind the last one."""
+    steps, wires = [], {wire: tuple(shape) for wire, shape in inputs.items()}
+    for node in nodes:
+        for wire in node.inputs:
+            if wire not in wires:
+                raise ValueError(
+                    f"{node.bijector.name} takes the wire {wire!r}, which is not there or used already. "
+                    f"There are: {sorted(wires)}. To use a value twice, put Duplicate behind it."
+                )
+        steps.append(_Step(node, [wires.pop(wire) for wire in node.inputs]))
+        wires.update(steps[-1].output_shapes)
+    return steps, wires
+
+
+def _check_ends(open_wires, outputs):
+    missing, loose = [w for w in outputs if w not in open_wires], [w for w in open_wires if w not in outputs]
+    if missing or loose:
+        raise ValueError(
+            f"Every wire that no node takes must be an output. Received: outputs={tuple(outputs)}, "
+            f"not there: {missing}, left over: {loose}"
+        )
+
+
+def _common_dtype(bijectors):
+    dtypes = {b.name: tf.nest.flatten(b.dtype)[0] for b in bijectors if isinstance(b, FlowBijector)}
+    dtypes = {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+    if len(set(dtypes.values())) > 1:
+        raise TypeError(f"All layers of a graph work in one dtype. Received: {dtypes}")
+    return next(iter(dtypes.values()), None)

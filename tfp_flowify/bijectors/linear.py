@@ -1,0 +1,143 @@
+"""Linear layers: diagonal, and full by the singular value decomposition."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_flowify.bijectors.base import Elementwise, parameter
+from tfp_flowify.bijectors.graph import Sequential
+from tfp_flowify.bijectors.orthogonal import Orthogonal, orthogonal, random_orthogonal
+from tfp_flowify.bijectors.parts import Split, Widen
+
+
+class Diagonal(Elementwise):
+    """z = sign x exp(log_scale) + shift, entry by entry;  log_det = sum(log_scale).
+
+    Args:
+      log_scale, shift: of the shape of the event, or () for one number for all entries; one may be left out.
+      sign: +1 or -1 of the same shape, fixed; +1 if left out.
+
+    >>> Diagonal(log_scale=[0.0, 0.0], shift=[1.0, 2.0]).forward([1.0, 1.0]).numpy().tolist()
+    [2.0, 3.0]
+    """
+
+    def __init__(self, log_scale=None, shift=None, sign=None, name=None):
+        if log_scale is None and shift is None:
+            raise ValueError("Diagonal needs a log_scale, a shift or both.")
+        self.log_scale = log_scale if log_scale is None else parameter(log_scale, "Diagonal log_scale")
+        self.shift = shift if shift is None else parameter(shift, "Diagonal shift", getattr(self.log_scale, "shape", None))
+        if sign is not None and not np.all(np.abs(sign) == 1):
+            raise ValueError(f"sign is +1 or -1 for each entry. Received: sign={sign}")
+        self.sign = sign
+        given = self.shift if log_scale is None else self.log_scale
+        super().__init__(given.shape, given.dtype, name)
+
+    def forward_and_log_det(self, x):
+        return self._scale(x, 1) + (0 if self.shift is None else self.shift), self._log_det(x.dtype)
+
+    def inverse_and_log_det(self, z):
+        return self._scale(z if self.shift is None else z - self.shift, -1), -self._log_det(z.dtype)
+
+    def _scale(self, x, power):
+        x = x if self.sign is None else x * self.sign
+        return x if self.log_scale is None else x * tf.exp(power * tf.convert_to_tensor(self.log_scale))
+
+    def _log_det(self, dtype):
+        return tf.zeros([], dtype) if self.log_scale is None else self.sum_event(tf.convert_to_tensor(self.log_scale))
+
+
+class Linear(Sequential):
+    """z = W x + b with W = V S U, V and U orthogonal: a dense layer in its singular value decomposition.
+
+    With y = U x, n features and m units:
+
+        fewer units:  [x] -> [V (s * y[:m]) + b, y[m:]],        log_det = sum of the m values log s
+        more units:   [x, noise] -> [V (s * [y, noise]) + b],   log_det = sum of the m values log s
+        as many:      [x] -> [V (s * y) + b]
+
+    For fewer units the inverse with any residual is a right inverse, and wrapped in `Funnel` the residual is whitened
+    given z. For more, the inverse is the Moore-Penrose pseudoinverse, and the last m - n values of s are the scales of
+    the noise. Mate et al. 2022, section 3.1.
+
+    Args:
+      right: U, an `Orthogonal` of size n.
+      log_singular: (m,) logarithms of the singular values, of the noise scales at the end.
+      left: V, an `Orthogonal` of size m.
+      bias: (m,), or None.
+      noise: "normal" or "uniform".
+
+    >>> layer = Linear.from_weights([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], bias=[0.5, 0.5])
+    >>> layer.network([1.0, 1.0, 1.0]).numpy().round(5).tolist()
+    [1.5, 2.5]
+    """
+
+    def __init__(self, right: Orthogonal, log_singular, left: Orthogonal, bias=None, noise="normal", name=None):
+        features, units, dtype = right.size, left.size, right.dtype
+        self.right, self.left = right, left
+        self.log_singular = parameter(log_singular, "Linear log_singular", (units,))
+        self.bias = bias if bias is None else parameter(bias, "Linear bias", (units,))
+        layers = [right]
+        if units < features:
+            layers.append(Split(features, units, dtype))
+        if units > features:
+            layers.append(Widen(features, units, noise, dtype))
+        layers += [Diagonal(self.log_singular), left]
+        if bias is not None:
+            layers.append(Diagonal(shift=self.bias))
+        super().__init__(layers, name=name)
+
+    @classmethod
+    def from_weights(cls, kernel, bias=None, orthogonal_kind="expm", noise="normal", log_noise_scale=0.0, dtype=None):
+        """Takes over an ordinary layer, z = x @ kernel + bias: kernel (n, m) as in Keras, bias (m,).
+
+        The parameters become trainable variables that start there exactly.
+        """
+        kernel = np.asarray(kernel)
+        dtype = tf.as_dtype(dtype or (kernel.dtype if kernel.dtype.kind == "f" else np.float32))
+        left, singular, right = decompose(kernel)
+        features, units = kernel.shape
+        log_singular = np.concatenate([np.log(singular), np.full(max(units - features, 0), log_noise_scale)])
+        return cls(
+            orthogonal(orthogonal_kind, right, dtype),
+            tf.Variable(log_singular, dtype=dtype, name="log_singular"),
+            orthogonal(orthogonal_kind, left, dtype),
+            tf.Variable(np.zeros(units) if bias is None else bias, dtype=dtype, name="bias"),
+            noise=noise,
+        )
+
+    @classmethod
+    def create(cls, features, units, orthogonal_kind="expm", noise="normal", seed=None, dtype=tf.float32):
+        """A fresh layer: random rotations, singular values one, bias zero."""
+        right, left = (random_orthogonal(n, seed if seed is None else [seed, n]) for n in (features, units))
+        return cls(
+            orthogonal(orthogonal_kind, right, dtype),
+            tf.Variable(tf.zeros([units], dtype), name="log_singular"),
+            orthogonal(orthogonal_kind, left, dtype),
+            tf.Variable(tf.zeros([units], dtype), name="bias"),
+            noise=noise,
+        )
+
+    @property
+    def kernel(self):
+        """The weight matrix of the ordinary layer, (n, m): z = x @ kernel + bias."""
+        rank = min(self.right.size, self.left.size)
+        singular = tf.exp(tf.convert_to_tensor(self.log_singular)[:rank])
+        return tf.transpose(self.right.matrix()[:rank]) * singular @ tf.transpose(self.left.matrix()[:, :rank])
+
+
+def decompose(kernel):
+    """V, s, U of W = kernel^T in float64, for a kernel of full rank; else an error that says which rank it has."""
+    kernel = np.asarray(kernel, np.float64)
+    if kernel.ndim != 2 or 0 in kernel.shape:
+        raise ValueError(f"A kernel has shape (features, units). Received: shape={kernel.shape}")
+    if not np.all(np.isfinite(kernel)):
+        raise ValueError(f"The kernel of shape {kernel.shape} must be finite. It has NaN or infinite entries.")
+    right, singular, left = np.linalg.svd(kernel)
+    threshold = singular[0] * max(kernel.shape) * np.finfo(np.float32).eps
+    rank = int((singular > threshold).sum())
+    if rank < min(kernel.shape):
+        raise ValueError(
+            f"A kernel of shape {kernel.shape} must have rank {min(kernel.shape)} to be taken over. Received: rank {rank} "
+            f"(singular values {singular[0]:.3g} to {singular[-1]:.3g}). Remove the units that depend on others, add a "
+            "small random matrix, or use the fallback Stochastic, which takes any function."
+        )
+    return left.T, singular, right.T

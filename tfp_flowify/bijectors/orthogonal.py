@@ -1,0 +1,208 @@
+"""Orthogonal matrices: three parametrisations, each of which can start at any given matrix."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_flowify.bijectors.base import FlowBijector, parameter
+from tfp_flowify.expm import expm
+
+
+class Orthogonal(FlowBijector):
+    """z = Q x with Q orthogonal; the inverse is the transpose and the log-det zero.
+
+    Shapes: (..., n) -> (..., n).
+    """
+
+    def __init__(self, size, dtype, base=None):
+        self.size = int(size)
+        self.base = base if base is None else parameter(base, f"{type(self).__name__} base", (size, size))
+        super().__init__(inputs=[(self.size,)], outputs=[(self.size,)], dtype=dtype)
+
+    def matrix(self):
+        """Q as a dense (n, n) tensor."""
+        raise NotImplementedError(f"{type(self).__name__} must define matrix().")
+
+    def forward_and_log_det(self, x):
+        return multiply(x, tf.transpose(self.matrix())), tf.zeros([], x.dtype)
+
+    def inverse_and_log_det(self, z):
+        return multiply(z, self.matrix()), tf.zeros([], z.dtype)
+
+    def _from_base(self, matrix):
+        return matrix if self.base is None else tf.convert_to_tensor(self.base) @ matrix
+
+
+class Expm(Orthogonal):
+    """Q = base exp(A), A skew-symmetric: the paper's parametrisation, from a fixed base.
+
+    With A = 0 it starts at the base: a random one makes the start Haar-random, a given one is taken over exactly, with
+    determinant -1 as well as 1, and the exponential is evaluated near zero, where it is cheap.
+
+    Args:
+      skew: the n (n - 1) / 2 entries of A below the diagonal.
+      base: an orthogonal (n, n) matrix, or None for the identity.
+
+    Cost: O(n^3) for the matrix, O(n^2) a vector.
+
+    >>> Expm(tf.zeros([3])).matrix().numpy().tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+
+    def __init__(self, skew, base=None):
+        self.skew = parameter(skew, f"{type(self).__name__} skew", (None,))
+        super().__init__(_size_from_triangle(self.skew.shape[0]), self.skew.dtype, base)
+
+    @classmethod
+    def from_matrix(cls, matrix, dtype=tf.float32):
+        """Starts at the given orthogonal matrix, with a trainable variable."""
+        matrix = check_orthogonal(matrix)
+        entries = len(matrix) * (len(matrix) - 1) // 2
+        return cls(tf.Variable(tf.zeros([entries], dtype), name="skew"), tf.constant(matrix, dtype))
+
+    def matrix(self):
+        return self._from_base(expm(skew_symmetric(self.skew)))
+
+
+class Cayley(Expm):
+    """Q = base (I - A)^-1 (I + A), A skew-symmetric: one linear solve in place of an exponential.
+
+    It reaches every rotation of the base without an eigenvalue -1. Arguments and starts are those of `Expm`.
+
+    Cost: O(n^3) for the matrix, O(n^2) a vector.
+    """
+
+    def matrix(self):
+        skew = skew_symmetric(self.skew)
+        identity = tf.eye(self.size, dtype=skew.dtype)
+        return self._from_base(tf.linalg.solve(identity - skew, identity + skew))
+
+
+class Householder(Orthogonal):
+    """Q = base H_1 ... H_k, each H_i = I - 2 v_i v_i^T / |v_i|^2 a reflection: for wide layers.
+
+    The product is never formed. In compact form it is I - V^T T V with V the (k, n) matrix of vectors and
+    T^-1 = triu(V V^T, 1) + diag(V V^T) / 2, so that it costs O(n k) a vector and O(n k^2 + k^3) a step.
+
+    Args:
+      vectors: (k, n), k at most n; their lengths do not matter.
+      base: an orthogonal (n, n) matrix, or None for the identity, which alone keeps the cost at O(n k).
+
+    >>> Householder(tf.constant([[1.0, 0.0]])).matrix().numpy().tolist()
+    [[-1.0, 0.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, vectors, base=None):
+        self.vectors = parameter(vectors, "Householder vectors", (None, None))
+        count, size = self.vectors.shape
+        if count > size:
+            raise ValueError(
+                f"{size} reflections reach every orthogonal matrix of size {size}: use at most as many. "
+                f"Received: {count} reflections for {size} dimensions."
+            )
+        if tf.executing_eagerly() and not np.all(np.any(np.asarray(self.vectors) != 0, axis=1)):
+            raise ValueError(f"A reflection needs a vector other than zero. Received: vectors={self.vectors}")
+        super().__init__(size, self.vectors.dtype, base)
+
+    @classmethod
+    def from_matrix(cls, matrix, dtype=tf.float32, reflections=None, seed=0):
+        """Starts at the given orthogonal matrix, with a trainable variable.
+
+        By default it is factored into n reflections, or n - 1 where its determinant is not that of n of them. With fewer
+        the vectors are random, and a base makes up the difference.
+        """
+        matrix = check_orthogonal(matrix)
+        if reflections is None:
+            return cls(tf.Variable(_reflection_vectors(matrix), dtype=dtype, name="vectors"))
+        vectors = np.random.default_rng(seed).normal(size=(reflections, len(matrix)))
+        start = cls(vectors).matrix().numpy()
+        return cls(tf.Variable(vectors, dtype=dtype, name="vectors"), tf.constant(matrix @ start.T, dtype))
+
+    def matrix(self):
+        return tf.transpose(self.forward_and_log_det(tf.eye(self.size, dtype=self.dtype))[0])
+
+    def forward_and_log_det(self, x):
+        z = self._reflect(x, adjoint=False)
+        z = z if self.base is None else multiply(z, tf.transpose(self.base))
+        return z, tf.zeros([], x.dtype)
+
+    def inverse_and_log_det(self, z):
+        x = z if self.base is None else multiply(z, tf.convert_to_tensor(self.base))
+        return self._reflect(x, adjoint=True), tf.zeros([], z.dtype)
+
+    def _reflect(self, x, adjoint):
+        vectors = tf.math.l2_normalize(self.vectors, axis=1)
+        gram = tf.matmul(vectors, vectors, transpose_b=True)
+        upper = tf.linalg.band_part(gram, 0, -1) - 0.5 * tf.linalg.diag(tf.linalg.diag_part(gram))
+        # (T V)^T as a (n, k) matrix: the solve is done once, not for each vector.
+        solved = tf.transpose(tf.linalg.triangular_solve(upper, vectors, lower=False, adjoint=adjoint))
+        return x - multiply(multiply(x, solved), vectors)
+
+
+def skew_symmetric(entries):
+    """The skew-symmetric matrix with these entries below its diagonal."""
+    size = _size_from_triangle(entries.shape[0])
+    if size == 1:
+        return tf.zeros([1, 1], entries.dtype)
+    lower = tf.pad(tfp.math.fill_triangular(tf.convert_to_tensor(entries)), [(1, 0), (0, 1)])
+    return lower - tf.transpose(lower)
+
+
+def multiply(x, matrix):
+    """x @ matrix for vectors (..., n) as one product of two matrices."""
+    if x.shape.rank == 2:
+        return x @ matrix
+    return tf.tensordot(x, matrix, axes=1)
+
+
+def random_orthogonal(size: int, seed: int | None = None) -> np.ndarray:
+    """An orthogonal matrix drawn uniformly (Haar), in float64."""
+    q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))
+    return q * np.sign(np.diag(r))
+
+
+def orthogonal(kind: str, matrix, dtype=tf.float32, reflections=None) -> Orthogonal:
+    """An orthogonal parametrisation by name, "expm", "cayley" or "householder", that starts at `matrix`."""
+    if kind == "householder":
+        return Householder.from_matrix(matrix, dtype, reflections)
+    kinds = {"expm": Expm, "cayley": Cayley}
+    if kind not in kinds:
+        raise ValueError(f'orthogonal must be one of "expm", "cayley", "householder". Received: orthogonal={kind!r}')
+    return kinds[kind].from_matrix(matrix, dtype)
+
+
+def check_orthogonal(matrix) -> np.ndarray:
+    """The matrix in float64, or an error that says how far it is from orthogonal."""
+    matrix = np.asarray(matrix, np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"An orthogonal matrix is square. Received: shape={matrix.shape}")
+    error = np.abs(matrix @ matrix.T - np.eye(len(matrix))).max()
+    if not error < 1e-4:
+        raise ValueError(
+            f"The matrix is not orthogonal: |Q Q^T - I| is up to {error:.2g}. "
+            "Take over an arbitrary matrix with Linear.from_weights."
+        )
+    return matrix
+
+
+def _size_from_triangle(entries: int) -> int:
+    size = (1 + math.isqrt(1 + 8 * entries)) // 2
+    if size * (size - 1) // 2 != entries:
+        raise ValueError(f"A matrix of size n has n (n - 1) / 2 entries below its diagonal. Received: {entries}")
+    return size
+
+
+def _reflection_vectors(matrix):
+    """Vectors of reflections whose product is the orthogonal matrix: n, or n - 1 where the determinant asks for it."""
+    size, rest, vectors = len(matrix), matrix.copy(), []
+    for i, unit in enumerate(np.eye(size)):
+        vector = rest[:, i] - unit
+        if np.linalg.norm(vector) > 1e-12:
+            vectors.append(vector / np.linalg.norm(vector))
+            rest -= 2 * np.outer(vectors[-1], vectors[-1] @ rest)
+    # Columns that were right already need no reflection: fill up with pairs, which cancel.
+    for unit in np.eye(size)[: (size - len(vectors)) // 2]:
+        vectors += [unit, unit]
+    return np.reshape(vectors, (-1, size))

@@ -1,0 +1,228 @@
+"""Pooling: windows are unfolded, then each is reduced to its maximum or its mean and what that loses."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.convolution import Unfold, pair
+from tfp_flowify.bijectors.graph import Sequential
+from tfp_flowify.bijectors.parts import Reshape
+from tfp_flowify.distributions.augmentation import Code, StandardNormal
+from tfp_flowify.patches import Patches
+
+
+class _Windows(FlowBijector):
+    """Reduces every window of k cells to one value and k - 1 others; windows at the border may have fewer cells.
+
+    Cells are held as (..., windows, cells, channels), those on the image first; only they count. The k - 1 others
+    of all windows are one part, (..., others, channels).
+    """
+
+    def __init__(self, patches: Patches, noise=(), more_residuals=(), dtype=tf.float32, name=None):
+        rows, columns, _ = patches.shape
+        cells, channels = math.prod(patches.kernel_size), patches.channels
+        mask = patches.mask.reshape(rows * columns, cells, channels)[..., 0] > 0
+        self._order = np.argsort(~mask, axis=1, kind="stable")
+        self._cell_shape, self._patch_shape = (rows * columns, cells, channels), patches.shape
+        self.valid = np.take_along_axis(mask, self._order, axis=1)
+        self.counts = mask.sum(axis=1)
+        self._others = np.flatnonzero(self.valid[:, 1:])
+        super().__init__(
+            inputs=[patches.shape],
+            outputs=[(rows, columns, channels)],
+            noise=noise,
+            residuals=[StandardNormal((len(self._others), channels), dtype), *more_residuals],
+            dtype=dtype,
+            name=name,
+        )
+
+    def to_cells(self, patches):
+        cells = _event_reshape(patches, 3, self._cell_shape)
+        return cells if self.valid.all() else self._reorder(cells, self._order)
+
+    def to_patches(self, cells):
+        if not self.valid.all():
+            cells = tf.where(self.valid[..., None], cells, tf.zeros([], cells.dtype))
+            cells = self._reorder(cells, np.argsort(self._order, axis=1))
+        return _event_reshape(cells, 3, self._patch_shape)
+
+    def _reorder(self, cells, order):
+        windows, count, channels = self._cell_shape
+        flat = _event_reshape(cells, 3, (windows * count, channels))
+        flat = tf.gather(flat, (np.arange(windows)[:, None] * count + order).flatten(), axis=-2)
+        return _event_reshape(flat, 2, self._cell_shape)
+
+    def pack(self, others):
+        """(..., windows, cells - 1, channels) -> (..., others, channels): those of cells on the image."""
+        windows, count, channels = self._cell_shape
+        flat = _event_reshape(others, 3, (windows * (count - 1), channels))
+        return flat if self.valid.all() else tf.gather(flat, self._others, axis=-2)
+
+    def unpack(self, packed):
+        """Undoes `pack`, with zeros for cells outside the image."""
+        windows, count, channels = self._cell_shape
+        if not self.valid.all():
+            source = np.full(windows * (count - 1), len(self._others))
+            source[self._others] = np.arange(len(self._others))
+            packed = tf.gather(tf.concat([packed, tf.zeros_like(packed[..., :1, :])], axis=-2), source, axis=-2)
+        return _event_reshape(packed, 2, (windows, count - 1, channels))
+
+    def to_image(self, values):
+        return _event_reshape(values, 2, self.outputs[0])
+
+    def from_image(self, image):
+        windows, _, channels = self._cell_shape
+        return _event_reshape(image, 3, (windows, channels))
+
+
+class MaxWindows(_Windows):
+    """The maximum of every window, the logs of the gaps below it, and a `Code` for where it was.
+
+        forward: [x, w] -> [z = max, log(z - other cells), (index + w) / k]
+        log_det = -sum of log gaps - sum over windows and channels of log k
+
+    Exact. Shapes: [(..., rows, columns, k c), (..., rows, columns, c)] -> [(..., rows, columns, c), (..., others, c),
+    (..., rows, columns, c)].  Nielsen et al. 2020 (SurVAE), with the gaps unbounded by their logarithm.
+    """
+
+    def __init__(self, patches: Patches, dtype=tf.float32, name=None):
+        code = Code((*patches.shape[:2], patches.channels), dtype)
+        super().__init__(patches, noise=[code], more_residuals=[code], dtype=dtype, name=name)
+
+    def forward_and_log_det(self, x):
+        x, code = x
+        cells = tf.where(self.valid[..., None], self.to_cells(x), tf.cast(x.dtype.min / 4, x.dtype))
+        index = tf.argmax(cells, axis=-2, output_type=tf.int32)
+        highest = tf.reduce_max(cells, axis=-2)
+        before = np.arange(self.valid.shape[1] - 1)[:, None] < index[..., None, :]
+        others = tf.where(before, cells[..., :-1, :], cells[..., 1:, :])
+        tiny = np.finfo(x.dtype.as_numpy_dtype).tiny
+        log_gaps = self.pack(tf.math.log(tf.maximum(highest[..., None, :] - others, tiny)))
+        code = self.to_image((tf.cast(index, x.dtype) + self.from_image(code)) / self._counts(x.dtype))
+        return [self.to_image(highest), log_gaps, code], -self._log_det(log_gaps)
+
+    def inverse_and_log_det(self, z):
+        z, log_gaps, code = z
+        counts, highest = self._counts(z.dtype), self.from_image(z)
+        scaled = self.from_image(code) * counts
+        index = tf.clip_by_value(tf.floor(scaled), 0, counts - 1)
+        others = highest[..., None, :] - tf.exp(self.unpack(log_gaps))
+        slots = np.arange(self.valid.shape[1])[:, None].astype(z.dtype.as_numpy_dtype)
+        at, missing = index[..., None, :], highest[..., None, :]
+        before, behind = tf.concat([others, missing], axis=-2), tf.concat([missing, others], axis=-2)
+        cells = tf.where(slots < at, before, tf.where(slots > at, behind, missing))
+        return [self.to_patches(cells), self.to_image(scaled - index)], self._log_det(log_gaps)
+
+    def _counts(self, dtype):
+        return self.counts[:, None].astype(dtype.as_numpy_dtype)
+
+    def _log_det(self, log_gaps):
+        codes = self.outputs[0][-1] * float(np.log(self.counts).sum())
+        return tf.reduce_sum(log_gaps, axis=[-2, -1]) + codes
+
+
+class MeanWindows(_Windows):
+    """The mean of every window, and k - 1 orthonormal coordinates of what it loses.
+
+        forward: x -> [z = mean, dropped],  log_det = -sum over windows and channels of (log k) / 2
+        inverse: the reflection that is its own inverse
+
+    A Householder reflection turns (1, ..., 1) / sqrt(k) into the first axis, so that the first coordinate is the sum
+    over sqrt(k); the others are dropped. Exact. Shapes: (..., rows, columns, k c) -> [(..., rows, columns, c), (..., others, c)].
+    """
+
+    def forward_and_log_det(self, x):
+        turned = self._reflect(self.to_cells(x))
+        mean = turned[..., 0, :] / self._root_counts(x.dtype)
+        return [self.to_image(mean), self.pack(turned[..., 1:, :])], -self._log_det(x.dtype)
+
+    def inverse_and_log_det(self, z):
+        z, dropped = z
+        first = self.from_image(z) * self._root_counts(z.dtype)
+        turned = tf.concat([first[..., None, :], self.unpack(dropped)], axis=-2)
+        return self.to_patches(self._reflect(turned)), self._log_det(z.dtype)
+
+    def _reflect(self, cells):
+        normals = np.eye(self.valid.shape[1])[0] - self.valid / np.sqrt(self.counts)[:, None]
+        lengths = np.linalg.norm(normals, axis=1, keepdims=True)
+        normals = np.divide(normals, lengths, out=np.zeros_like(normals), where=lengths > 1e-9)
+        normals = tf.constant(normals[..., None], cells.dtype)
+        return cells - 2 * normals * tf.reduce_sum(normals * cells, axis=-2, keepdims=True)
+
+    def _root_counts(self, dtype):
+        return np.sqrt(self.counts)[:, None].astype(dtype.as_numpy_dtype)
+
+    def _log_det(self, dtype):
+        return tf.constant(0.5 * self.outputs[0][-1] * float(np.log(self.counts).sum()), dtype)
+
+
+class MaxPool2D(Sequential):
+    """Max pooling: `Unfold`, then `MaxWindows`. With noise zero it is the Keras layer.
+
+    Exact where the windows do not overlap; where they do, pixels in several windows are copied with noise.
+
+    Args:
+      image_shape: (h, w, c).
+      pool_size, strides: a number or a pair; strides are the pool size if left out.
+      padding: "valid" or "same"; cells outside the image do not count.
+      log_noise_scale, noise: of `Unfold`.
+
+    >>> pool = MaxPool2D((4, 4, 1), 2)
+    >>> pool.network(tf.reshape(tf.range(16.0), [4, 4, 1])).numpy().flatten().tolist()
+    [5.0, 7.0, 13.0, 15.0]
+    """
+
+    def __init__(
+        self, image_shape, pool_size=2, strides=None, padding="valid", log_noise_scale=0.0, noise="normal",
+        dtype=tf.float32, name=None,
+    ):  # fmt: skip
+        patches = _pool_patches(image_shape, pool_size, strides, padding)
+        super().__init__(
+            [Unfold(patches, log_noise_scale, noise, dtype), MaxWindows(patches, dtype=dtype)], name=name
+        )
+
+
+class AveragePool2D(Sequential):
+    """Average pooling: `Unfold`, then `MeanWindows`. Arguments as for `MaxPool2D`.
+
+    >>> AveragePool2D((2, 2, 1), 2).network(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().flatten().tolist()
+    [1.5]
+    """
+
+    def __init__(
+        self, image_shape, pool_size=2, strides=None, padding="valid", log_noise_scale=0.0, noise="normal",
+        dtype=tf.float32, name=None,
+    ):  # fmt: skip
+        patches = _pool_patches(image_shape, pool_size, strides, padding)
+        super().__init__(
+            [Unfold(patches, log_noise_scale, noise, dtype), MeanWindows(patches, dtype=dtype)], name=name
+        )
+
+
+class GlobalAveragePool2D(Sequential):
+    """The mean over all pixels, (..., h, w, c) -> (..., c): one window as large as the image. Exact.
+
+    >>> GlobalAveragePool2D((2, 2, 1)).network(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().tolist()
+    [1.5]
+    """
+
+    def __init__(self, image_shape, dtype=tf.float32, name=None):
+        height, width, channels = image_shape
+        pool = AveragePool2D(image_shape, (height, width), dtype=dtype)
+        super().__init__([pool, Reshape((1, 1, channels), (channels,))], name=name)
+
+
+def _pool_patches(image_shape, pool_size, strides, padding):
+    size = pair(pool_size)
+    if math.prod(size) < 2:
+        raise ValueError(f"A pooling window has two cells or more. Received: pool_size={pool_size}")
+    return Patches(image_shape, size, size if strides is None else pair(strides), padding)
+
+
+def _event_reshape(x, ndims, shape):
+    """Reshapes the last axes of x."""
+    if x.shape.rank == ndims + 1:
+        return tf.reshape(x, [-1, *shape])
+    return tf.reshape(x, tf.concat([tf.shape(x)[: x.shape.rank - ndims], shape], axis=0))

@@ -1,0 +1,100 @@
+"""What is a flow layer by added noise alone: any function, and whole numbers."""
+
+import math
+
+import tensorflow as tf
+
+from tfp_flowify.bijectors.base import FlowBijector, parameter
+from tfp_flowify.distributions.augmentation import StandardNormal, StandardUniform, standard_noise
+
+
+class Stochastic(FlowBijector):
+    """Any function as a flow layer: the universal fallback.
+
+        forward: [x, noise] -> [z = f(x) + a noise, x],  log_det = (entries of z) log a
+        inverse: [z, x] -> [x, (z - f(x)) / a]
+
+    A bijection whatever f is. All of x is dropped, so wrap it in `Funnel` to whiten x given z: that is a
+    variational autoencoder with encoder f. The loosest bound; use a tighter layer wherever there is one.
+
+    Args:
+      function: any function of x, for instance a Keras layer.
+      shape_in, shape_out: event shapes of x and f(x).
+      log_noise_scale: log a, a scalar.
+      noise: "normal" or "uniform".
+
+    >>> layer = Stochastic(tf.math.cumsum, (3,), (3,))
+    >>> layer.network([1.0, 2.0, 3.0]).numpy().tolist()
+    [1.0, 3.0, 6.0]
+    """
+
+    def __init__(
+        self, function, shape_in, shape_out, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None
+    ):
+        self.function = function
+        self.log_noise_scale = parameter(log_noise_scale, "Stochastic log_noise_scale", (), dtype)
+        dtype = self.log_noise_scale.dtype
+        super().__init__(
+            inputs=[shape_in],
+            outputs=[shape_out],
+            noise=[standard_noise(noise, shape_out, dtype)],
+            residuals=[StandardNormal(shape_in, dtype)],
+            dtype=dtype,
+            name=name,
+        )
+
+    def forward_and_log_det(self, x):
+        x, noise = x
+        return [self._value(x) + noise * tf.exp(self._log_scale()), x], self._log_det()
+
+    def inverse_and_log_det(self, z):
+        z, x = z
+        return [x, (z - self._value(x)) * tf.exp(-self._log_scale())], -self._log_det()
+
+    def _value(self, x):
+        value = self.function(x)
+        ndims = len(self.outputs[0])
+        if tuple(value.shape[value.shape.rank - ndims :]) != self.outputs[0]:
+            raise ValueError(f"The function of {self.name} must give {self.outputs[0]}. Received: {tuple(value.shape)}")
+        return value
+
+    def _log_scale(self):
+        return tf.convert_to_tensor(self.log_noise_scale)
+
+    def _log_det(self):
+        return math.prod(self.outputs[0]) * self._log_scale()
+
+
+class Dequantize(FlowBijector):
+    """Whole numbers 0 ... levels - 1 spread over [0, 1] by uniform noise.
+
+        forward: [x, noise] -> z = (x + 1/2 + noise) / levels,  noise uniform on [-1/2, 1/2]
+        inverse: x = floor(levels z), cut to 0 ... levels - 1
+        log_det = -(entries) log(levels), from counting measure on x to length on z
+
+    A flow behind it bounds the log-probability of the whole numbers from below. With noise zero x goes to the
+    middle of its cell. Later layers may put mass outside [0, 1], which no x has.
+
+    >>> Dequantize(4).network([0.0, 3.0]).numpy().tolist()
+    [0.125, 0.875]
+    """
+
+    is_onto = False
+    takes_integers = True
+
+    def __init__(self, levels: int, dtype=tf.float32, name=None):
+        if int(levels) != levels or levels < 2:
+            raise ValueError(f"Dequantize takes two levels or more. Received: levels={levels}")
+        self.levels = int(levels)
+        super().__init__(
+            inputs=[()], outputs=[()], noise=[StandardUniform((), dtype, -0.5, 0.5)], dtype=dtype, name=name
+        )
+
+    def forward_and_log_det(self, x):
+        x, noise = x
+        return (x + 0.5 + noise) / self.levels, tf.constant(-math.log(self.levels), x.dtype)
+
+    def inverse_and_log_det(self, z):
+        scaled = z * self.levels
+        x = tf.clip_by_value(tf.floor(scaled), 0, self.levels - 1)
+        return [x, scaled - x - 0.5], tf.constant(math.log(self.levels), z.dtype)

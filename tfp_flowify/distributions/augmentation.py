@@ -1,0 +1,228 @@
+"""What fills added dimensions and what dropped ones are scored under: fixed, parameter-free distributions.
+
+They are standard: mean zero and unit variance in every direction of their support, so that the one trainable
+scale of a layer means the same for all of them. `Code` is the exception: it lives on [0, 1].
+"""
+
+import math
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_flowify.patches import Patches
+
+tfd = tfp.distributions
+
+
+class Augmentation(tfd.Distribution):
+    """A distribution with no parameters, a fixed event shape and no batch shape.
+
+    `dimension` is the dimension of the support: less than the number of entries for noise on a subspace.
+    """
+
+    def __init__(self, event_shape, dtype=tf.float32, dimension=None, name=None):
+        self._fixed_event_shape = tuple(event_shape)
+        self.dimension = math.prod(self._fixed_event_shape) if dimension is None else dimension
+        super().__init__(
+            dtype=tf.as_dtype(dtype),
+            reparameterization_type=tfd.FULLY_REPARAMETERIZED,
+            validate_args=False,
+            allow_nan_stats=False,
+            name=name or type(self).__name__,
+        )
+
+    def tile(self, prefix) -> "Augmentation":
+        """Independent copies, one for each index of the shape `prefix`: event shape `prefix + event_shape`."""
+        raise NotImplementedError(f"{type(self).__name__} must define tile(prefix).")
+
+    @classmethod
+    def _parameter_properties(cls, dtype, num_classes=None):
+        return {}
+
+    def _event_shape(self):
+        return tf.TensorShape(self._fixed_event_shape)
+
+    def _event_shape_tensor(self):
+        return tf.constant(self._fixed_event_shape, tf.int32)
+
+    def _batch_shape(self):
+        return tf.TensorShape([])
+
+    def _batch_shape_tensor(self):
+        return tf.constant([], tf.int32)
+
+    def _mean(self):
+        return tf.zeros(self._fixed_event_shape, self.dtype)
+
+    def _sample_shape(self, n):
+        return tf.concat([[n], self._fixed_event_shape], axis=0) if self._fixed_event_shape else [n]
+
+    def _sum_event(self, x):
+        return tf.reduce_sum(x, axis=list(range(-len(self._fixed_event_shape), 0)))
+
+
+class StandardNormal(Augmentation):
+    """Independent standard normals.
+
+    log_prob(x) = -(|x|^2 + d log(2 pi)) / 2,  d the number of entries.
+
+    >>> StandardNormal((2, 3)).log_prob(tf.zeros([5, 2, 3])).shape.as_list()
+    [5]
+    """
+
+    def tile(self, prefix):
+        return StandardNormal((*prefix, *self._fixed_event_shape), self.dtype)
+
+    def _sample_n(self, n, seed=None):
+        return tf.random.stateless_normal(self._sample_shape(n), tfp.random.sanitize_seed(seed), dtype=self.dtype)
+
+    def _log_prob(self, x):
+        return -0.5 * (self._sum_event(tf.square(x)) + self.dimension * math.log(2 * math.pi))
+
+    def _entropy(self):
+        return tf.constant(0.5 * self.dimension * (1 + math.log(2 * math.pi)), self.dtype)
+
+
+class StandardUniform(Augmentation):
+    """Independent uniforms on [low, high]; the default has mean zero and variance one.
+
+    log_prob(x) = -d log(high - low) inside, -inf outside.
+
+    >>> float(StandardUniform((2,), low=-0.5, high=0.5).log_prob([0.1, 0.2]))
+    0.0
+    """
+
+    def __init__(self, event_shape, dtype=tf.float32, low=-math.sqrt(3), high=math.sqrt(3), name=None):
+        self.low, self.high = low, high
+        super().__init__(event_shape, dtype, name=name)
+
+    def tile(self, prefix):
+        return type(self)((*prefix, *self._fixed_event_shape), self.dtype, self.low, self.high)
+
+    def _mean(self):
+        return tf.fill(self._fixed_event_shape, tf.cast((self.low + self.high) / 2, self.dtype))
+
+    def _sample_n(self, n, seed=None):
+        return tf.random.stateless_uniform(
+            self._sample_shape(n), tfp.random.sanitize_seed(seed), self.low, self.high, self.dtype
+        )
+
+    def _log_prob(self, x):
+        outside = self._sum_event(tf.cast((x < self.low) | (x > self.high), self.dtype))
+        inside = tf.constant(-self.dimension * math.log(self.high - self.low), self.dtype)
+        return tf.where(outside > 0, tf.cast(-math.inf, self.dtype), inside)
+
+    def _entropy(self):
+        return tf.constant(self.dimension * math.log(self.high - self.low), self.dtype)
+
+
+class Code(StandardUniform):
+    """A uniform on [0, 1] that carries a discrete choice: a sign, the index of a maximum.
+
+    The joint density does not depend on its value, so it costs no exactness: a flow whose only noise is `Code`
+    has an exact likelihood. Which part of [0, 1] it lies in after the layer says which choice was made.
+    """
+
+    def __init__(self, event_shape, dtype=tf.float32, low=0.0, high=1.0, name=None):
+        super().__init__(event_shape, dtype, low, high, name)
+
+
+class _Orthogonal(Augmentation):
+    """Patch-shaped noise that sums to zero over the copies of each pixel.
+
+    A pixel in N patches has N copies and N - 1 directions of noise, for each channel.
+    """
+
+    def __init__(self, patches: Patches, dtype=tf.float32, prefix=(), name=None):
+        self.patches, self.prefix = patches, tuple(prefix)
+        super().__init__(
+            (*prefix, *patches.shape), dtype, math.prod(prefix) * patches.noise_dimension, name
+        )
+
+    def tile(self, prefix):
+        return type(self)(self.patches, self.dtype, (*prefix, *self.prefix))
+
+    def _centred_normal(self, n, seed):
+        normal = tf.random.stateless_normal(self._sample_shape(n), seed, dtype=self.dtype) * self.patches.mask
+        return normal - self.patches.extract(self.patches.overlap_mean(normal))
+
+
+class OrthogonalNormal(_Orthogonal):
+    """The standard normal on the space of patches that sum to zero over the copies of each pixel.
+
+    A standard normal tensor less its mean over the copies. Its covariance is the projection on that space.
+    log_prob(x) = -(|x|^2 + d log(2 pi)) / 2,  d = sum over pixels and channels of (N - 1).  x is not projected:
+    only points of the space have a density.
+    """
+
+    def _sample_n(self, n, seed=None):
+        return self._centred_normal(n, tfp.random.sanitize_seed(seed))
+
+    def _log_prob(self, x):
+        return -0.5 * (self._sum_event(tf.square(x)) + self.dimension * math.log(2 * math.pi))
+
+    def _entropy(self):
+        return tf.constant(0.5 * self.dimension * (1 + math.log(2 * math.pi)), self.dtype)
+
+
+class OrthogonalUniform(_Orthogonal):
+    """Uniform on a ball, for each pixel and channel, in the space of copies that sum to zero.
+
+    A direction (a centred normal, normalised) times an amplitude radius * u^(1/d), d = N - 1, as in the paper; the
+    radius sqrt(d + 2) makes the covariance the projection, as for `OrthogonalNormal`.
+    log_prob(x) = -sum over pixels and channels of log volume(ball of dimension d) inside, -inf outside.
+    """
+
+    def _sample_n(self, n, seed=None):
+        direction_seed, amplitude_seed = tfp.random.split_seed(seed, 2)
+        direction = self._centred_normal(n, direction_seed)
+        shape = tf.concat([[n], self.prefix, self.patches.image_shape], axis=0)
+        uniform = tf.random.stateless_uniform(shape, amplitude_seed, dtype=self.dtype)
+        dimension = self._dimension_per_pixel()
+        amplitude = self._radius() * uniform ** (1 / tf.maximum(dimension, 1))
+        length = tf.sqrt(self.patches.overlap_sum(tf.square(direction)))
+        factor = tf.where(dimension > 0, tf.math.divide_no_nan(amplitude, length), tf.zeros([], self.dtype))
+        return direction * self.patches.extract(factor)
+
+    def _log_prob(self, x):
+        length = tf.sqrt(self.patches.overlap_sum(tf.square(x)))
+        outside = tf.reduce_sum(
+            tf.cast(length > self._radius() * (1 + 1e-5), self.dtype),
+            axis=list(range(-3 - len(self.prefix), 0)),
+        )
+        return tf.where(outside > 0, tf.cast(-math.inf, self.dtype), -self._log_volume())
+
+    def _entropy(self):
+        return self._log_volume()
+
+    def _dimension_per_pixel(self):
+        return tf.constant(self.patches.overlap_counts[..., None] - 1, self.dtype)
+
+    def _radius(self):
+        return tf.sqrt(tf.maximum(self._dimension_per_pixel(), 0) + 2)
+
+    def _log_volume(self):
+        volumes = [
+            0.5 * d * math.log(math.pi * (d + 2)) - math.lgamma(0.5 * d + 1)
+            for d in (self.patches.overlap_counts - 1).flatten()
+            if d > 0
+        ]
+        return tf.constant(math.prod(self.prefix) * self.patches.channels * math.fsum(volumes), self.dtype)
+
+
+def standard_noise(kind: str, event_shape, dtype) -> Augmentation:
+    """`StandardNormal` or `StandardUniform`, by the name that layers take."""
+    kinds = {"normal": StandardNormal, "uniform": StandardUniform}
+    return _choose(kind, kinds)(event_shape, dtype)
+
+
+def orthogonal_noise(kind: str, patches: Patches, dtype) -> Augmentation:
+    """`OrthogonalNormal` or `OrthogonalUniform`, by the name that layers take."""
+    kinds = {"normal": OrthogonalNormal, "uniform": OrthogonalUniform}
+    return _choose(kind, kinds)(patches, dtype)
+
+
+def _choose(kind, kinds):
+    if kind not in kinds:
+        raise ValueError(f"noise must be one of {sorted(kinds)}. Received: noise={kind!r}")
+    return kinds[kind]

@@ -1,0 +1,211 @@
+"""The flow as a distribution over data: a bijection on the augmented space, with the noise integrated out."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_flowify.bijectors.base import as_list, bundle, check_parts, event_shapes
+from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform
+
+tfb, tfd = tfp.bijectors, tfp.distributions
+
+
+class FlowDistribution(tfd.Distribution):
+    """The density of data x under a bijector `net: [x, *noise] <-> [z, *residuals]`.
+
+        log p(x) >= E_q [ log p(z) + sum of log p(residual) + log_det - log q(noise) ]
+
+    with equality where no noise enters but a `Code` (`is_exact`). `log_prob(x)` is one draw from the right side: its
+    mean is the bound. `log_prob(x, num_draws=k)` is the importance-weighted bound, the log of the mean of k such
+    terms' exponentials: it rises with k, for normal noise towards log p(x).
+
+    `sample(shape, seed=, temperature=, mean=)` draws z and residuals and goes back; `temperature` scales the normal
+    ones, `mean=True` puts residuals at their mean, which with the same seed leaves z the same. Where the network does not
+    reach the whole space, draws without a preimage are drawn again.
+
+    Args:
+      bijector: the network, with one input.
+      base: the distribution of z; standard normal if left out. A list where the network has several outputs.
+
+    >>> from tfp_flowify.bijectors import Linear, LeakyReLU, Sequential
+    >>> net = Sequential([Linear.create(2, 3, seed=0), LeakyReLU(0.5), Linear.create(3, 1, seed=1)])
+    >>> flow = FlowDistribution(net)
+    >>> flow.is_exact, flow.noise_shapes, flow.residual_shapes
+    (False, [(1,)], [(2,)])
+    >>> flow.log_prob(flow.sample(5, seed=1), num_draws=10, seed=2).shape.as_list()
+    [5]
+    """
+
+    def __init__(self, bijector, base=None, name="Flow"):
+        if len(bijector.inputs) != 1:
+            raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
+        self.bijector = bijector
+        dtype = tf.nest.flatten(bijector.dtype)[0] or tf.float32
+        bases = [StandardNormal(shape, dtype) for shape in bijector.outputs] if base is None else as_list(base)
+        _check_base(bases, bijector)
+        # Distributions inside a tracked list cannot be written to a SavedModel.
+        self._bases = self._no_dependency(bases)
+        smooth = not any(isinstance(d, StandardUniform) for d in bijector.residuals)
+        super().__init__(
+            dtype=dtype,
+            reparameterization_type=tfd.FULLY_REPARAMETERIZED if smooth else tfd.NOT_REPARAMETERIZED,
+            validate_args=False,
+            allow_nan_stats=False,
+            name=name,
+        )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `log_prob` is the log-density itself, not a bound."""
+        return all(isinstance(noise, Code) for noise in self.bijector.noise)
+
+    @property
+    def noise_shapes(self) -> list:
+        return event_shapes(self.bijector.noise)
+
+    @property
+    def residual_shapes(self) -> list:
+        return event_shapes(self.bijector.residuals)
+
+    @property
+    def joint(self) -> tfd.TransformedDistribution:
+        """The distribution of [x, *noise]: exact, and an ordinary one of TFP."""
+        parts = self._part_distributions()
+        base = parts[0] if len(parts) == 1 else tfd.JointDistributionSequential(parts)
+        return tfd.TransformedDistribution(base, tfb.Invert(self.bijector))
+
+    def network(self, x):
+        """The ordinary network: noise zero, residuals ignored."""
+        return self.bijector.network(self._admit(x))
+
+    def log_prob(self, value, name="log_prob", num_draws=1, seed=None, chunk_size=16):
+        """The log-density where the flow is exact, else a bound from `num_draws` draws of the noise.
+
+        Args:
+          value: data, (..., *event_shape).
+          num_draws: more draws make the bound tighter, at their cost in time.
+          seed: of the draws; the same seed gives the same numbers.
+          chunk_size: how many draws are held in memory at once.
+        """
+        if num_draws < 1 or chunk_size < 1:
+            raise ValueError(f"Received: num_draws={num_draws}, chunk_size={chunk_size}; both are at least 1.")
+        return super().log_prob(
+            self._admit(value), name=name, num_draws=num_draws, seed=seed, chunk_size=min(chunk_size, num_draws)
+        )
+
+    def _log_prob(self, x, num_draws=1, seed=None, chunk_size=1):
+        seed = tfp.random.sanitize_seed(seed)
+        if num_draws == 1 or self.is_exact:
+            return self._log_weight(x, seed)
+        return self._importance_weighted(x, num_draws, seed, chunk_size)
+
+    def _log_weight(self, x, seed):
+        """log p(x, noise) - log q(noise) for one draw of the noise a point of x."""
+        batch = tf.shape(x)[: x.shape.rank - self.event_shape.rank]
+        noise = draw(self.bijector.noise, batch, seed)
+        parts, log_det = self.bijector.forward_and_log_det(bundle([x, *noise]))
+        log_joint = log_det + sum(d.log_prob(p) for d, p in zip(self._part_distributions(), as_list(parts), strict=True))
+        return log_joint - sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
+
+    def _importance_weighted(self, x, num_draws, seed, chunk_size):
+        chunk = tf.broadcast_to(x, tf.concat([[chunk_size], tf.shape(x)], axis=0))
+        chunk.set_shape([chunk_size, *x.shape])
+        batch = tf.shape(x)[: x.shape.rank - self.event_shape.rank]
+        draws = tf.reshape(tf.range(chunk_size), tf.concat([[chunk_size], tf.ones_like(batch)], axis=0))
+
+        def add_chunk(i, total):
+            weights = self._log_weight(chunk, tf.random.experimental.stateless_fold_in(seed, i))
+            surplus = i * chunk_size + draws >= num_draws
+            weights = tf.where(surplus, tf.cast(-math.inf, weights.dtype), weights)
+            return i + 1, tfp.math.log_add_exp(total, tf.reduce_logsumexp(weights, axis=0))
+
+        chunks = -(-num_draws // chunk_size)
+        start = tf.fill(batch, tf.cast(-math.inf, self.dtype))
+        _, total = tf.while_loop(
+            lambda i, _: i < chunks,
+            add_chunk,
+            (tf.constant(0), start),
+            shape_invariants=(tf.TensorShape([]), x.shape[: x.shape.rank - self.event_shape.rank]),
+            parallel_iterations=1,
+            maximum_iterations=chunks,
+        )
+        return total - math.log(num_draws)
+
+    def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
+        seed = tfp.random.sanitize_seed(seed)
+        if self.bijector.is_onto:
+            return self._generate(n, seed, temperature, mean)
+        return self._generate_with_preimage(n, seed, temperature, mean)
+
+    def _generate(self, n, seed, temperature, mean):
+        seeds = tfp.random.split_seed(seed, 2)
+        parts = draw(self._bases, [n], seeds[0], temperature)
+        if mean:
+            residuals = [tf.repeat(d.mean()[None], n, axis=0) for d in self.bijector.residuals]
+        else:
+            residuals = draw(self.bijector.residuals, [n], seeds[1], temperature)
+        return as_list(self.bijector.inverse_and_log_det(bundle(parts + residuals))[0])[0]
+
+    def _generate_with_preimage(self, n, seed, temperature, mean, rounds=100):
+        """Draws again, up to a limit, what came out as NaN: then the samples follow the density, normalised."""
+        axes = list(range(1, 1 + self.event_shape.rank))
+
+        def redraw(i, x, bad):
+            again = self._generate(n, tf.random.experimental.stateless_fold_in(seed, i), temperature, mean)
+            x = tf.where(tf.reshape(bad, tf.concat([[n], [1] * self.event_shape.rank], axis=0)), again, x)
+            return i + 1, x, tf.reduce_any(~tf.math.is_finite(x), axis=axes)
+
+        x = self._generate(n, seed, temperature, mean)
+        _, x, bad = tf.while_loop(
+            lambda i, _, bad: (i < rounds) & tf.reduce_any(bad),
+            redraw,
+            (tf.constant(0), x, tf.reduce_any(~tf.math.is_finite(x), axis=axes)),
+        )
+        if tf.executing_eagerly() and np.any(bad):
+            raise ValueError(
+                f"{int(np.sum(bad))} of {int(n)} samples found no preimage in {rounds} rounds: the layers that reach only "
+                "part of the space (tanh, sigmoid, softplus, ELU, Abs) get values outside it. Train the flow first, put "
+                "an invertible function onto the whole line in their place, or use Stochastic."
+            )
+        return x
+
+    def _part_distributions(self):
+        return [*self._bases, *self.bijector.residuals]
+
+    def _admit(self, x):
+        if self.bijector.takes_integers:
+            x = tf.cast(x, self.dtype)
+        return check_parts(self, x, [tuple(self.event_shape)], self.dtype)[0]
+
+    def _event_shape(self):
+        return tf.TensorShape(self.bijector.inputs[0])
+
+    def _event_shape_tensor(self):
+        return tf.constant(self.bijector.inputs[0], tf.int32)
+
+    def _batch_shape(self):
+        return tf.TensorShape([])
+
+    def _batch_shape_tensor(self):
+        return tf.constant([], tf.int32)
+
+    @classmethod
+    def _parameter_properties(cls, dtype, num_classes=None):
+        return {}
+
+
+def draw(distributions, sample_shape, seed, temperature=1.0) -> list:
+    """One draw from each distribution. Temperature scales normal ones; a uniform one stays what it is."""
+    seeds = tfp.random.split_seed(seed, len(distributions)) if distributions else []
+    draws = [d.sample(sample_shape, seed=s) for d, s in zip(distributions, tf.unstack(seeds) if distributions else [], strict=True)]
+    if temperature == 1.0:
+        return draws
+    return [x if isinstance(d, StandardUniform) else x * temperature for d, x in zip(distributions, draws, strict=True)]
+
+
+def _check_base(bases, bijector):
+    shapes = event_shapes(bases)
+    if shapes != bijector.outputs:
+        raise ValueError(f"The base must have the event shapes {bijector.outputs} of the network. Received: {shapes}")
