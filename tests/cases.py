@@ -56,19 +56,19 @@ def orthogonal(kind, size, dtype, seed=0):
     return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](weight((size * (size - 1) // 2,), dtype, 0.4, seed), base)
 
 
-def linear(features, units, dtype, kind="expm", noise="normal", bias=True):
+def linear(features, units, dtype, kind="expm", noise="normal", bias=True, spread=0.3):
     return fb.Linear(
         orthogonal(kind, features, dtype, 1),
-        weight((units,), dtype, 0.3, 2),
+        weight((units,), dtype, spread, 2),
         orthogonal(kind, units, dtype, 2),
         weight((units,), dtype, 0.5, 3) if bias else None,
         noise=noise,
     )
 
 
-def funnel(features, units, dtype, net=Net, transform=None):
+def funnel(features, units, dtype, net=Net, transform=None, spread=0.3):
     size = (transform or fb.Affine()).size
-    return fb.Funnel(linear(features, units, dtype), net(units, size * (features - units), dtype), transform)
+    return fb.Funnel(linear(features, units, dtype, spread=spread), net(units, size * (features - units), dtype), transform)
 
 
 def scalar(value, dtype):
@@ -87,12 +87,12 @@ def deep(dtype, layers=20):
     """Twenty layers that widen, narrow, bend and branch."""
     parts, width = [], 6
     for i, units in enumerate([6, 9, 7, 7, 4, 8, 6]):
-        parts.append(linear(width, units, dtype) if units >= width else funnel(width, units, dtype))
+        parts.append((linear if units >= width else funnel)(width, units, dtype, spread=0.1))
         parts.append(fb.LeakyReLU(0.5) if i % 2 else fb.RationalQuadraticSpline(weight((23,), dtype)))
         width = units
     parts.append(fb.Residual(linear(6, 6, dtype), log_noise_scale=scalar(-1.0, dtype)))
     parts += [fb.Coupling(6, Net(3, 3 * 23, dtype), swap=swap, dtype=dtype) for swap in (False, True)]
-    parts += [fb.Diagonal(weight((6,), dtype), weight((6,), dtype)), linear(6, 6, dtype), tfb.Sinh()]
+    parts += [fb.Diagonal(weight((6,), dtype), weight((6,), dtype)), linear(6, 6, dtype), tfb.SinhArcsinh(tailweight=tf.constant(0.9, dtype))]
     assert len(parts) == layers, len(parts)
     return fb.Sequential(parts)
 
@@ -229,7 +229,7 @@ CASES = {
     "dequantize": lambda t: over(fb.Dequantize(5, t), (4,)),
     "flatten": lambda t: over(fb.Flatten((2, 3)), (2, 3)),
     "reshape": lambda t: over(fb.Reshape((2, 3), (3, 2, 1)), (2, 3)),
-    "permute": lambda t: over(fb.Permute([2, 0, 1]), (2, 3, 1)),
+    "permute": lambda t: over(fb.Permute((2, 3, 1), [2, 0, 1]), (2, 3, 1)),
     "graph": branching,
     "deep": deep,
 }  # fmt: skip
@@ -250,17 +250,10 @@ class _flat(tf.Module):  # noqa: N801
         return self.net(tf.reshape(x, tf.concat([tf.shape(x)[:-3], [np.prod(x.shape[-3:])]], axis=0)))
 
 
-def draw_inputs(bijector, batch=(), seed=0):
+def draw_inputs(bijector, dtype, batch=(), seed=0):
     """Parts to go forward with: inputs normal (whole numbers where they must be), noise from its own distribution."""
-    dtype = tf.nest.flatten(bijector.dtype)[0] or tf.float64
     inputs = [values((*batch, *shape), dtype, seed + i) for i, shape in enumerate(bijector.inputs)]
     if bijector.takes_integers:
         inputs = [tf.cast(tf.math.floormod(tf.round(3 * x), 5), dtype) for x in inputs]
     noise = [d.sample(batch, seed=(seed, i)) for i, d in enumerate(bijector.noise)]
     return fb.base.bundle(inputs + noise)
-
-
-def with_dtype(bijector, dtype):
-    """The dtype of a case that works in any: so that inputs are drawn in it."""
-    assert tf.nest.flatten(bijector.dtype)[0] in (None, dtype)
-    return bijector

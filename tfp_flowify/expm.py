@@ -51,6 +51,7 @@ def _expm_derivative(matrix, direction):
 
 def _scale_and_square(a):
     """exp of a truncated power series [matrix] or [matrix, derivative]."""
+    a = [tf.stop_gradient(part) for part in a]  # Else a persistent tape differentiates the loop all the same.
     norm = tf.reduce_max(tf.reduce_sum(tf.abs(a[0]), axis=-2, keepdims=True))
     doublings = tf.math.ceil(tf.math.log(tf.maximum(norm / _RADIUS[a[0].dtype], 1)) / math.log(2))
     scale = tf.cast(0.5**doublings, a[0].dtype)

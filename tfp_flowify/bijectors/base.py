@@ -62,7 +62,7 @@ class FlowBijector(tfb.Bijector):
         super().__init__(
             forward_min_event_ndims=bundle([len(shape) for shape in self._in_shapes]),
             inverse_min_event_ndims=bundle([len(shape) for shape in self._out_shapes]),
-            dtype=dtype and bundle([tf.as_dtype(dtype)] * len(self._in_shapes)),
+            dtype=dtype and tf.as_dtype(dtype),
             name=name or type(self).__name__,
         )
 
@@ -77,7 +77,7 @@ class FlowBijector(tfb.Bijector):
 
         Takes and gives a tensor, or a list of tensors where the layer has several inputs or outputs.
         """
-        inputs = check_parts(self, x, self.inputs, self._part_dtype)
+        inputs = check_parts(self, x, self.inputs, self.dtype)
         batch = tf.shape(inputs[0])[: inputs[0].shape.rank - len(self.inputs[0])]
         noise = [tf.zeros(tf.concat([batch, d.event_shape], axis=0), d.dtype) for d in self.noise]
         outputs = self.forward_and_log_det(bundle(inputs + noise))[0]
@@ -103,12 +103,8 @@ class FlowBijector(tfb.Bijector):
         TFP's cache knows a tensor by its identity. In eager mode a weight may have changed since it saw the tensor, and
         a tape may have started, so there every call gets tensors of its own.
         """
-        parts = check_parts(self, x, shapes, self._part_dtype)
+        parts = check_parts(self, x, shapes, self.dtype)
         return bundle([tf.identity(part) for part in parts] if tf.executing_eagerly() else parts)
-
-    @property
-    def _part_dtype(self):
-        return tf.nest.flatten(self.dtype)[0]
 
     def _forward_pair(self, x):
         z, log_det = self.forward_and_log_det(x)
@@ -166,6 +162,32 @@ class Elementwise(FlowBijector):
     def sum_event(self, log_slope):
         ndims = len(self.inputs[0])
         return tf.reduce_sum(log_slope, axis=list(range(-ndims, 0))) if ndims else log_slope
+
+
+class Wrapped(FlowBijector):
+    """One of TFP's own bijectors, for events of a known shape.
+
+    >>> Wrapped(tfb.Exp(), (3,)).outputs
+    [(3,)]
+    """
+
+    # Those whose image is not the whole space.
+    _NOT_ONTO = (tfb.Tanh, tfb.Sigmoid, tfb.Softplus, tfb.Exp, tfb.Expm1, tfb.Softsign, tfb.NormalCDF)
+
+    def __init__(self, bijector: tfb.Bijector, event_shape, name=None):
+        self.bijector = bijector
+        outputs = as_list(bijector.forward_event_shape(tf.TensorShape(event_shape)))
+        super().__init__(inputs=[event_shape], outputs=outputs, name=name or bijector.name)
+
+    @property
+    def is_onto(self) -> bool:
+        return not isinstance(self.bijector, self._NOT_ONTO)
+
+    def forward_and_log_det(self, x):
+        return self.bijector.forward(x), self.bijector.forward_log_det_jacobian(x, self.forward_min_event_ndims)
+
+    def inverse_and_log_det(self, z):
+        return self.bijector.inverse(z), self.bijector.inverse_log_det_jacobian(z, self.inverse_min_event_ndims)
 
 
 def as_list(parts) -> list:

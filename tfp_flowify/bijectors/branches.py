@@ -126,7 +126,7 @@ class Residual(Graph):
         self, branch, shortcut=None, conditioner=None, transform=None, log_noise_scale=0.0, noise="normal", name=None
     ):
         shape, shape_out = branch.inputs[0], branch.outputs[0]
-        dtype = tf.nest.flatten(branch.dtype)[0] or tf.float32
+        dtype = branch.dtype or tf.float32
         other = (shape, shape) if shortcut is None else (shortcut.inputs[0], shortcut.outputs[0])
         if other != (shape, shape_out):
             raise ValueError(

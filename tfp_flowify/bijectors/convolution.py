@@ -111,8 +111,9 @@ class Unfold(FlowBijector):
 
     def __init__(self, patches: Patches, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
         self.patches = patches
-        self.log_noise_scale = parameter(log_noise_scale, "Unfold log_noise_scale", (), dtype)
-        dtype = tf.as_dtype(self.log_noise_scale.dtype)
+        scale = parameter(log_noise_scale, "Unfold log_noise_scale", (), dtype)
+        dtype = tf.as_dtype(scale.dtype)
+        self.log_noise_scale = scale if patches.noise_dimension else tf.zeros([], dtype)
         unseen = (len(patches.uncovered), patches.channels)
         counts = patches.overlap_counts[patches.overlap_counts > 0]
         self._repetition_log_det = patches.channels * 0.5 * float((counts * np.log(counts)).sum())
@@ -193,7 +194,6 @@ class Conv2D(Sequential):
         name=None,
     ):
         self.linear, self.kernel_size, dtype = linear, pair(kernel_size), linear.dtype
-        dtype = tf.nest.flatten(dtype)[0]
         wanted = math.prod(self.kernel_size) * image_shape[-1]
         if linear.inputs[0] != (wanted,):
             raise ValueError(

@@ -5,12 +5,9 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.bijectors.base import FlowBijector, as_list, bundle, event_shapes, sum_over
+from tfp_flowify.bijectors.base import FlowBijector, Wrapped, as_list, bundle, event_shapes, sum_over, swap_shapes
 
 tfb = tfp.bijectors
-
-# Bijectors of TFP's own whose image is not the whole line.
-_NOT_ONTO = (tfb.Tanh, tfb.Sigmoid, tfb.Softplus, tfb.Exp, tfb.Softsign, tfb.Expm1, tfb.NormalCDF)
 
 
 class Node(NamedTuple):
@@ -70,12 +67,12 @@ class Graph(FlowBijector):
 
     @property
     def is_onto(self) -> bool:
-        return all(getattr(b, "is_onto", not isinstance(b, _NOT_ONTO)) for b in self.bijectors)
+        return all(bijector.is_onto for bijector in self.bijectors)
 
     @property
     def takes_integers(self) -> bool:
         first = next(step for step in self._steps if self._input_names[0] in step.inputs)
-        return getattr(first.bijector, "takes_integers", False)
+        return first.bijector.takes_integers
 
     def forward_and_log_det(self, x):
         parts, residuals, log_det = as_list(x), [], 0.0
@@ -136,47 +133,38 @@ class _Step(tf.Module):
 
     def __init__(self, node, shapes):
         super().__init__()
-        b = self.bijector = node.bijector
-        self.inputs, self.outputs = tuple(node.inputs), tuple(node.outputs)
+        bijector = node.bijector if isinstance(node.bijector, FlowBijector) else Wrapped(node.bijector, shapes[0])
+        self.bijector, self.inputs, self.outputs = bijector, tuple(node.inputs), tuple(node.outputs)
         self.prefix = self._leading_axes(shapes)
-        self.noise = [d.tile(self.prefix) if self.prefix else d for d in getattr(b, "noise", [])]
-        residuals = [d.tile(self.prefix) if self.prefix else d for d in getattr(b, "residuals", [])]
-        in_shapes = shapes + event_shapes(self.noise)
-        out_shapes = [tuple(s) for s in as_list(b.forward_event_shape(bundle([tf.TensorShape(s) for s in in_shapes])))]
-        self.in_ndims, self.out_ndims = bundle([len(s) for s in in_shapes]), bundle([len(s) for s in out_shapes])
-        main = len(out_shapes) - len(residuals)
-        if not main <= len(self.outputs) <= len(out_shapes):
+        self.noise = self._tile(bijector.noise)
+        residuals, named = self._tile(bijector.residuals), len(self.outputs) - len(bijector.outputs)
+        if not 0 <= named <= len(residuals):
             raise ValueError(
-                f"{b.name} gives {main} output(s) and {len(residuals)} residual(s). Received: outputs={self.outputs}"
+                f"{bijector.name} gives {len(bijector.outputs)} output(s) and {len(residuals)} residual(s). "
+                f"Received: outputs={self.outputs}"
             )
-        self.residuals = residuals[len(self.outputs) - main :]
-        self.output_shapes = dict(zip(self.outputs, out_shapes, strict=False))
+        self.residuals = residuals[named:]
+        shapes_out = [(*self.prefix, *shape) for shape in bijector.outputs] + event_shapes(residuals[:named])
+        self.output_shapes = dict(zip(self.outputs, shapes_out, strict=True))
 
     def _leading_axes(self, shapes):
         """The axes of the event that the bijector treats as independent: those it does not need."""
-        least = as_list(self.bijector.forward_min_event_ndims)[: len(self.inputs)]
-        if len(least) != len(self.inputs):
+        least = self.bijector.inputs
+        if len(least) != len(shapes):
             raise ValueError(f"{self.bijector.name} takes {len(least)} input(s). Received: inputs={self.inputs}")
-        if len(shapes[0]) < least[0]:
-            raise ValueError(
-                f"{self.bijector.name} takes an event of rank {least[0]} or more, as "
-                f"{getattr(self.bijector, 'inputs', ['TFP has it'])[0]}. Received: shape={shapes[0]}"
-            )
-        return shapes[0][: len(shapes[0]) - least[0]]
+        swap_shapes(self.bijector, shapes, least, [])
+        return shapes[0][: len(shapes[0]) - len(least[0])]
+
+    def _tile(self, distributions):
+        return [d.tile(self.prefix) for d in distributions] if self.prefix else list(distributions)
 
     def forward(self, parts):
-        if isinstance(self.bijector, FlowBijector):
-            z, log_det = self.bijector.forward_and_log_det(bundle(parts))
-            return as_list(z), sum_over(tf.convert_to_tensor(log_det), self.prefix)
-        x = bundle(parts)
-        return as_list(self.bijector.forward(x)), self.bijector.forward_log_det_jacobian(x, self.in_ndims)
+        z, log_det = self.bijector.forward_and_log_det(bundle(parts))
+        return as_list(z), sum_over(tf.convert_to_tensor(log_det), self.prefix)
 
     def inverse(self, parts):
-        if isinstance(self.bijector, FlowBijector):
-            x, log_det = self.bijector.inverse_and_log_det(bundle(parts))
-            return as_list(x), sum_over(tf.convert_to_tensor(log_det), self.prefix)
-        z = bundle(parts)
-        return as_list(self.bijector.inverse(z)), self.bijector.inverse_log_det_jacobian(z, self.out_ndims)
+        x, log_det = self.bijector.inverse_and_log_det(bundle(parts))
+        return as_list(x), sum_over(tf.convert_to_tensor(log_det), self.prefix)
 
 
 def _connect(nodes, inputs):
@@ -204,7 +192,7 @@ def _check_ends(open_wires, outputs):
 
 
 def _common_dtype(bijectors):
-    dtypes = {b.name: tf.nest.flatten(b.dtype)[0] for b in bijectors if isinstance(b, FlowBijector)}
+    dtypes = {b.name: b.dtype for b in bijectors}
     dtypes = {name: dtype for name, dtype in dtypes.items() if dtype is not None}
     if len(set(dtypes.values())) > 1:
         raise TypeError(f"All layers of a graph work in one dtype. Received: {dtypes}")

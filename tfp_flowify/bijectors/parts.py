@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.base import FlowBijector, Wrapped
 from tfp_flowify.distributions.augmentation import StandardNormal, standard_noise
 
 tfb = tfp.bijectors
@@ -91,15 +91,19 @@ class Concatenate(FlowBijector):
         return tf.split(z, self.sizes, axis=-1), tf.zeros([], z.dtype)
 
 
-class Reshape(tfb.Reshape):
-    """TFP's `Reshape` with the order of its arguments that of the map: from one event shape to another."""
+class Reshape(Wrapped):
+    """From one event shape to another: TFP's `Reshape`.
 
-    def __init__(self, event_shape_in, event_shape_out, name="Reshape"):
+    >>> Reshape((2, 3), (3, 2)).forward(tf.zeros([5, 2, 3])).shape.as_list()
+    [5, 3, 2]
+    """
+
+    def __init__(self, event_shape_in, event_shape_out, name=None):
         if math.prod(event_shape_in) != math.prod(event_shape_out):
             raise ValueError(
                 f"Reshape keeps the number of entries: got {tuple(event_shape_in)} -> {tuple(event_shape_out)}."
             )
-        super().__init__(tuple(event_shape_out), tuple(event_shape_in), name=name)
+        super().__init__(tfb.Reshape(tuple(event_shape_out), tuple(event_shape_in)), event_shape_in, name)
 
 
 class Flatten(Reshape):
@@ -109,16 +113,18 @@ class Flatten(Reshape):
     [5, 6]
     """
 
-    def __init__(self, event_shape, name="Flatten"):
-        super().__init__(event_shape, (math.prod(event_shape),), name=name)
+    def __init__(self, event_shape, name=None):
+        super().__init__(event_shape, (math.prod(event_shape),), name)
 
 
-class Permute(tfb.Transpose):
+class Permute(Wrapped):
     """Permutes the axes of an event, counted from 0: TFP's `Transpose`.
 
-    >>> Permute([1, 0]).forward(tf.zeros([5, 2, 3])).shape.as_list()
+    >>> Permute((2, 3), [1, 0]).forward(tf.zeros([5, 2, 3])).shape.as_list()
     [5, 3, 2]
     """
 
-    def __init__(self, axes, name="Permute"):
-        super().__init__(perm=list(axes), name=name)
+    def __init__(self, event_shape, axes, name=None):
+        if sorted(axes) != list(range(len(event_shape))):
+            raise ValueError(f"axes must be an order of {list(range(len(event_shape)))}. Received: axes={list(axes)}")
+        super().__init__(tfb.Transpose(perm=list(axes)), event_shape, name)

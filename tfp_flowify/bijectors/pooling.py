@@ -179,9 +179,8 @@ class MaxPool2D(Sequential):
         dtype=tf.float32, name=None,
     ):  # fmt: skip
         patches = _pool_patches(image_shape, pool_size, strides, padding)
-        super().__init__(
-            [Unfold(patches, log_noise_scale, noise, dtype), MaxWindows(patches, dtype=dtype)], name=name
-        )
+        unfold = Unfold(patches, log_noise_scale, noise, dtype)
+        super().__init__([unfold, MaxWindows(patches, dtype=unfold.log_noise_scale.dtype)], name=name)
 
 
 class AveragePool2D(Sequential):
@@ -196,9 +195,8 @@ class AveragePool2D(Sequential):
         dtype=tf.float32, name=None,
     ):  # fmt: skip
         patches = _pool_patches(image_shape, pool_size, strides, padding)
-        super().__init__(
-            [Unfold(patches, log_noise_scale, noise, dtype), MeanWindows(patches, dtype=dtype)], name=name
-        )
+        unfold = Unfold(patches, log_noise_scale, noise, dtype)
+        super().__init__([unfold, MeanWindows(patches, dtype=unfold.log_noise_scale.dtype)], name=name)
 
 
 class GlobalAveragePool2D(Sequential):

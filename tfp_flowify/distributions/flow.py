@@ -42,7 +42,7 @@ class FlowDistribution(tfd.Distribution):
         if len(bijector.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
         self.bijector = bijector
-        dtype = tf.nest.flatten(bijector.dtype)[0] or tf.float32
+        dtype = bijector.dtype or tf.float32
         bases = [StandardNormal(shape, dtype) for shape in bijector.outputs] if base is None else as_list(base)
         _check_base(bases, bijector)
         # Distributions inside a tracked list cannot be written to a SavedModel.

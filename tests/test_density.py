@@ -1,0 +1,244 @@
+"""The densities are densities and the bounds are bounds, by quadrature over data and noise."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from cases import Net, funnel, linear, scalar, weight
+from test_bijectors import coordinates
+
+from tfp_flowify import FlowDistribution
+from tfp_flowify import bijectors as fb
+from tfp_flowify.bijectors.base import bundle
+from tfp_flowify.distributions import Code
+
+tfb, tfd = tfp.bijectors, tfp.distributions
+T = tf.float64
+
+
+def end(features, layer):
+    """A layer, then a bend and a rotation, so that nothing is special about its directions."""
+    return fb.Sequential([layer, fb.RationalQuadraticSpline(weight((23,), T)), linear(features, features, T)])
+
+
+def sequence(length):
+    return (length, 1, 1)
+
+
+def flatten(layer):
+    size = int(np.prod(layer.outputs[0]))
+    return fb.Sequential([layer, fb.Flatten(layer.outputs[0]), linear(size, size, T)])
+
+
+def narrow(layer):
+    """Gaps of a maximum on the scale of the grid: log gap ~ N(-0.5, 0.5^2), else their tail leaves it."""
+    parameters = tf.constant([[-0.5, -0.7]] * math.prod(layer.residuals[0].event_shape), T)
+    return fb.Funnel(layer, lambda z: tf.reshape(parameters, [-1]))
+
+
+EXACT = {
+    "linear_equal": lambda: end(2, linear(2, 2, T)),
+    "linear_fewer": lambda: end(1, linear(2, 1, T)),
+    "funnel": lambda: end(1, funnel(2, 1, T)),
+    "funnel_spline": lambda: end(1, funnel(2, 1, T, transform=fb.Stack([fb.Affine(), fb.Spline()]))),
+    "coupling": lambda: end(2, fb.Coupling(2, Net(1, 23, T), dtype=T)),
+    "conv_tiles": lambda: flatten(fb.Conv2D(sequence(2), funnel(2, 1, T), (2, 1), (2, 1))),
+    "conv_gaps": lambda: flatten(fb.Conv2D(sequence(2), linear(1, 1, T), 1, 2)),
+    "crop": lambda: flatten(fb.Crop(sequence(2), ((1, 0), (0, 0)), T)),
+    "max_pool": lambda: flatten(narrow(fb.MaxPool2D(sequence(2), (2, 1), dtype=T))),
+    "average_pool": lambda: flatten(narrow(fb.AveragePool2D(sequence(2), (2, 1), dtype=T))),
+    "fourier": lambda: flatten(
+        fb.FourierConv2D(
+            (1, 1, 2), weight((1, 1, 2, 2), T), weight((1, 1, 1), T, seed=1), weight((1, 1, 1, 1), T), weight((1,), T)
+        )
+    ),
+}
+BOUND = {
+    "linear_more": lambda: end(2, linear(1, 2, T)),
+    "linear_more_uniform": lambda: end(2, linear(1, 2, T, noise="uniform")),
+    "pad": lambda: flatten(fb.Pad(sequence(1), ((1, 0), (0, 0)), scalar(-0.3, T))),
+    "unfold_overlap": lambda: flatten(
+        fb.Conv2D(sequence(2), linear(2, 2, T), (2, 1), padding="same", log_noise_scale=scalar(-0.3, T))
+    ),
+    "unfold_overlap_uniform": lambda: flatten(
+        narrow(fb.MaxPool2D(sequence(2), (2, 1), 1, "same", log_noise_scale=scalar(-0.5, T), noise="uniform"))
+    ),
+    "max_pool_overlap": lambda: flatten(
+        narrow(fb.MaxPool2D(sequence(2), (2, 1), 1, "same", log_noise_scale=scalar(-0.5, T)))
+    ),
+    "relu": lambda: end(
+        1, fb.ReLU((1,), weight((1,), T, seed=1), weight((1,), T, seed=2), loc=-0.5, log_scale=-0.7, dtype=T)
+    ),
+    "residual": lambda: end(
+        1, fb.Residual(linear(1, 1, T), conditioner=Net(1, 2, T), log_noise_scale=scalar(-0.5, T))
+    ),
+    "stochastic": lambda: end(
+        1, fb.Funnel(fb.Stochastic(tf.nn.gelu, (1,), (1,), scalar(-0.5, T)), Net(1, 2, T))
+    ),
+    "graph": lambda: fb.Graph(
+        [
+            fb.Node(fb.Duplicate((1,), 2, scalar(-0.5, T)), ("x",), ("a", "b")),
+            fb.Node(fb.RationalQuadraticSpline(weight((1, 23), T)), ("a",), ("a",)),
+            fb.Node(fb.Concatenate([1, 1]), ("a", "b"), ("c",)),
+            fb.Node(linear(2, 2, T), ("c",), ("z",)),
+        ],
+        inputs={"x": (1,)},
+        outputs=("z",),
+    ),
+}  # fmt: skip
+POINTS = {1: 2000, 2: 700, 3: 130, 4: 46}
+
+
+def grid(dimensions, points=None, half_width=9.0):
+    """Midpoints of equal cells: no kink at zero falls inside a cell."""
+    points = points or POINTS[dimensions]
+    axis = (np.arange(points) + 0.5) / points * 2 * half_width - half_width
+    return np.stack(np.meshgrid(*[axis] * dimensions, indexing="ij"), -1).reshape(-1, dimensions), (
+        2 * half_width / points
+    ) ** dimensions
+
+
+def noise_coordinates(flow):
+    """Bases of the noise to integrate over; a `Code` is left at a half, since no density depends on it."""
+    pairs = zip(flow.bijector.noise, coordinates(flow.bijector)[1:], strict=True)
+    return [None if isinstance(d, Code) else basis for d, basis in pairs]
+
+
+def noise_parts(flow, u):
+    """Parts of noise from coordinates u (points, dimensions)."""
+    bases, parts = noise_coordinates(flow), []
+    pieces = iter(np.split(u, np.cumsum([b.shape[1] for b in bases if b is not None])[:-1], axis=-1))
+    for d, basis in zip(flow.bijector.noise, bases, strict=True):
+        part = np.full((len(u), *d.event_shape), 0.5) if basis is None else next(pieces) @ basis.T
+        parts.append(tf.constant(part.reshape(len(u), *d.event_shape), T))
+    return parts
+
+
+def log_joint(flow, x, u):
+    """log p(x, noise) for arrays (points, data dimensions) and (points, noise dimensions)."""
+    x = tf.reshape(tf.constant(x, T), [-1, *flow.event_shape])
+    return flow.joint.log_prob(bundle([x, *noise_parts(flow, u)]))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_densities_integrate_to_one(name):
+    flow = FlowDistribution(EXACT[name]())
+    assert flow.is_exact
+    x, cell = grid(2)
+    log_prob = tf.function(flow.log_prob)(tf.reshape(tf.constant(x, T), [-1, *flow.event_shape]))
+    assert abs(np.exp(log_prob).sum() * cell - 1) < 1e-3
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_densities_with_noise_integrated_out_integrate_to_one(name):
+    flow = FlowDistribution(BOUND[name]())
+    assert not flow.is_exact
+    data = math.prod(flow.event_shape)
+    noise = sum(b.shape[1] for b in noise_coordinates(flow) if b is not None)
+    points, cell = grid(data + noise)
+    total = sum(
+        np.exp(log_joint(flow, chunk[:, :data], chunk[:, data:])).sum()
+        for chunk in np.array_split(points, max(1, len(points) // 500_000))
+    )
+    assert abs(total * cell - 1) < 1e-3
+
+
+@pytest.mark.parametrize("point", [(0.4, -0.7), (-0.6, 0.5)], ids=str)
+@pytest.mark.parametrize("name", BOUND)
+def test_bounds_are_bounds_and_rise_with_the_draws(name, point):
+    flow = FlowDistribution(BOUND[name]())
+    x = np.array(point)[: math.prod(flow.event_shape)]
+    noise = sum(b.shape[1] for b in noise_coordinates(flow) if b is not None)
+    u, cell = grid(noise, points={1: 20000, 2: 1500}[noise])
+    joint = log_joint(flow, np.broadcast_to(x, (len(u), len(x))), u).numpy()
+    integrated = np.log(np.exp(joint).sum() * cell)
+    draws = sum(d.log_prob(n).numpy() for d, n in zip(flow.bijector.noise, noise_parts(flow, u), strict=True))
+    covered = np.log(np.exp(np.where(np.isfinite(draws), joint, -np.inf)).sum() * cell)
+    means, errors = [], []
+    for k, repeats in [(1, 40_000), (10, 10_000), (100, 2_000), (1000, 400)]:
+        batch = tf.broadcast_to(tf.reshape(tf.constant(x, T), flow.event_shape), [repeats, *flow.event_shape])
+        got = flow.log_prob(batch, num_draws=k, seed=(k, 1), chunk_size=100).numpy()
+        means.append(got.mean())
+        errors.append(got.std() / math.sqrt(repeats))
+    tight = name == "relu" and x[0] > 0  # There relu is the identity, and its noise cancels.
+    assert means[0] < integrated - (-1e-9 if tight else 1e-3)
+    for (low, low_error), (high, high_error) in itertools.pairwise(zip(means, errors, strict=True)):
+        assert low <= high + 3 * math.hypot(low_error, high_error) + 1e-9
+    assert abs(means[-1] - covered) < 0.02 + 3 * errors[-1]
+    assert means[-1] <= integrated + 3 * errors[-1] + 1e-9
+    if "uniform" in name:
+        assert covered < integrated - 1e-3, "uniform noise covers only part of the joint"
+
+
+@pytest.mark.parametrize(
+    "bijector, mass",
+    [
+        (fb.Tanh(), math.erf(1 / math.sqrt(2))),
+        (fb.Sigmoid(), 0.5 * math.erf(1 / math.sqrt(2))),
+        (fb.Softplus(), 0.5),
+        (fb.ELU(), 0.5 * (1 + math.erf(1 / math.sqrt(2)))),
+        (fb.SELU(), 0.5 * (1 + math.erf(1.7580993408473766 / math.sqrt(2)))),
+        (fb.Abs(0.4, T), 0.5),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_functions_onto_part_of_the_line_have_the_mass_of_that_part(bijector, mass):
+    flow = FlowDistribution(fb.Sequential([bijector, fb.Diagonal(shift=tf.zeros([1], T))], event_shape=(1,)))
+    assert flow.is_exact and not flow.bijector.is_onto
+    x, cell = grid(1, points=100_000, half_width=30.0)
+    assert abs(np.exp(flow.log_prob(x)).sum() * cell - mass) < 1e-3
+    samples = flow.sample(2000, seed=1)
+    assert np.isfinite(samples).all()
+    z = flow.network(samples)
+    assert abs(np.mean(np.abs(z)) - np.mean(np.abs(_truncated(bijector)))) < 0.05
+
+
+def _truncated(bijector):
+    """Standard normals that the bijector can reach."""
+    z = np.random.default_rng(0).normal(size=(100_000, 1))
+    reach = {"tanh": (-1, 1), "sigmoid": (0, 1), "softplus": (0, np.inf), "ELU": (-1, np.inf), "SELU": (-1.758, np.inf)}
+    low, high = reach.get(bijector.name, (0, np.inf))
+    return z[(z > low) & (z < high)]
+
+
+def test_abs_is_normalised_on_a_base_it_reaches():
+    half_normal = tfd.Independent(tfd.HalfNormal(tf.ones([1], T)), 1)
+    flow = FlowDistribution(fb.Sequential([fb.Abs(0.4, T)], event_shape=(1,)), base=half_normal)
+    x, cell = grid(1, points=100_000)
+    assert abs(np.exp(flow.log_prob(x)).sum() * cell - 1) < 1e-6
+
+
+def test_probabilities_of_whole_numbers_sum_to_one():
+    net = fb.Sequential([fb.Dequantize(4, T), tfb.Invert(tfb.Sigmoid()), linear(1, 1, T)], event_shape=(1,))
+    flow = FlowDistribution(net)
+    u = (np.arange(200_000) + 0.5) / 200_000 - 0.5
+    total, bounds = 0.0, []
+    for level in range(4):
+        weights = flow.joint.log_prob([tf.fill([len(u), 1], tf.constant(level, T)), tf.constant(u[:, None], T)])
+        total += np.exp(weights).mean()
+        bounds.append((np.mean(weights), np.log(np.exp(weights).mean())))
+    assert abs(total - 1) < 1e-4
+    assert all(bound < exact for bound, exact in bounds)
+    drawn = flow.sample(20_000, seed=3).numpy().flatten()
+    assert set(drawn) == {0.0, 1.0, 2.0, 3.0}
+    for level, (_, exact) in enumerate(bounds):
+        assert abs(np.mean(drawn == level) - math.exp(exact)) < 0.015
+
+
+@pytest.mark.parametrize("name", [*EXACT, *BOUND])
+def test_samples_follow_the_density(name):
+    """The probability of a half-plane from samples is that from the density."""
+    flow = FlowDistribution({**EXACT, **BOUND}[name]())
+    data = math.prod(flow.event_shape)
+    noise = sum(b.shape[1] for b in noise_coordinates(flow) if b is not None)
+    count = {2: 360, 3: 90, 4: 36}[data + noise]
+    points, cell = grid(data + noise, count)
+    density = np.exp(log_joint(flow, points[:, :data], points[:, data:]).numpy()) * cell
+    samples = tf.function(flow.sample)(20_000, seed=5).numpy().reshape(-1, data)
+    for i in range(data):
+        for level in (0.0, 0.5 if count == 36 else 0.6):  # An edge between cells.
+            inside = density[points[:, i] < level].sum() / density.sum()
+            assert abs(inside - np.mean(samples[:, i] < level)) < 0.015, (i, level)
