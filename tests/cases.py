@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.patches import Patches
+from tfp_flowify.math.patches import Patches
 
 tfb = tfp.bijectors
 
@@ -68,7 +68,9 @@ def linear(features, units, dtype, kind="expm", noise="normal", bias=True, sprea
 
 def funnel(features, units, dtype, net=Net, transform=None, spread=0.3):
     size = (transform or fb.Affine()).size
-    return fb.Funnel(linear(features, units, dtype, spread=spread), net(units, size * (features - units), dtype), transform)
+    return fb.Funnel(
+        linear(features, units, dtype, spread=spread), net(units, size * (features - units), dtype), transform
+    )
 
 
 def scalar(value, dtype):
@@ -92,7 +94,11 @@ def deep(dtype, layers=20):
         width = units
     parts.append(fb.Residual(linear(6, 6, dtype), log_noise_scale=scalar(-1.0, dtype)))
     parts += [fb.Coupling(6, Net(3, 3 * 23, dtype), swap=swap, dtype=dtype) for swap in (False, True)]
-    parts += [fb.Diagonal(weight((6,), dtype), weight((6,), dtype)), linear(6, 6, dtype), tfb.SinhArcsinh(tailweight=tf.constant(0.9, dtype))]
+    parts += [
+        fb.Diagonal(weight((6,), dtype), weight((6,), dtype)),
+        linear(6, 6, dtype),
+        tfb.SinhArcsinh(tailweight=tf.constant(0.9, dtype)),
+    ]
     assert len(parts) == layers, len(parts)
     return fb.Sequential(parts)
 
@@ -256,4 +262,4 @@ def draw_inputs(bijector, dtype, batch=(), seed=0):
     if bijector.takes_integers:
         inputs = [tf.cast(tf.math.floormod(tf.round(3 * x), 5), dtype) for x in inputs]
     noise = [d.sample(batch, seed=(seed, i)) for i, d in enumerate(bijector.noise)]
-    return fb.base.bundle(inputs + noise)
+    return fb.checks.bundle(inputs + noise)

@@ -12,7 +12,7 @@ from test_bijectors import coordinates
 
 from tfp_flowify import FlowDistribution
 from tfp_flowify import bijectors as fb
-from tfp_flowify.bijectors.base import bundle
+from tfp_flowify.bijectors.checks import bundle
 from tfp_flowify.distributions import Code
 
 tfb, tfd = tfp.bijectors, tfp.distributions

@@ -1,11 +1,10 @@
 """The base of all layers: a bijection on an augmented space, value and log-det in one pass."""
 
-import math
-
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow_probability.python.internal import cache_util  # Private; the reason why TFP is pinned.
+
+from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_shapes, static_shapes, swap_shapes
 
 tfb = tfp.bijectors
 
@@ -143,10 +142,12 @@ class FlowBijector(tfb.Bijector):
         return bundle(swap_shapes(self, as_list(shapes), self._out_shapes, self._in_shapes))
 
     def _forward_event_shape_tensor(self, shapes):
-        return _shape_tensors(self._forward_event_shape(_static_shapes(self, shapes)))
+        shapes = as_list(self._forward_event_shape(static_shapes(self, shapes)))
+        return bundle([tf.constant(shape.as_list(), tf.int32) for shape in shapes])
 
     def _inverse_event_shape_tensor(self, shapes):
-        return _shape_tensors(self._inverse_event_shape(_static_shapes(self, shapes)))
+        shapes = as_list(self._inverse_event_shape(static_shapes(self, shapes)))
+        return bundle([tf.constant(shape.as_list(), tf.int32) for shape in shapes])
 
 
 class Elementwise(FlowBijector):
@@ -177,7 +178,8 @@ class Wrapped(FlowBijector):
     def __init__(self, bijector: tfb.Bijector, event_shape, name=None):
         self.bijector = bijector
         outputs = as_list(bijector.forward_event_shape(tf.TensorShape(event_shape)))
-        super().__init__(inputs=[event_shape], outputs=outputs, name=name or bijector.name)
+        own_name = bijector.name if type(self) is Wrapped else None
+        super().__init__(inputs=[event_shape], outputs=outputs, name=name or own_name)
 
     @property
     def is_onto(self) -> bool:
@@ -188,106 +190,3 @@ class Wrapped(FlowBijector):
 
     def inverse_and_log_det(self, z):
         return self.bijector.inverse(z), self.bijector.inverse_log_det_jacobian(z, self.inverse_min_event_ndims)
-
-
-def as_list(parts) -> list:
-    """The parts as a list, also where there is one."""
-    return list(parts) if isinstance(parts, list | tuple) and not isinstance(parts, tf.TensorShape) else [parts]
-
-
-def bundle(parts: list):
-    """A lone part as it is, several as a list: the structure that TFP sees."""
-    return parts[0] if len(parts) == 1 else list(parts)
-
-
-def event_shapes(distributions) -> list:
-    return [tuple(d.event_shape) for d in distributions]
-
-
-def sum_over(log_det, prefix):
-    """Sums a log-det over the leading axes `prefix` of an event, which it may have or only broadcast to."""
-    if not prefix:
-        return log_det
-    if log_det.shape.rank == 0:
-        return log_det * math.prod(prefix)
-    log_det = log_det + tf.zeros(prefix, log_det.dtype)
-    return tf.reduce_sum(log_det, axis=list(range(-len(prefix), 0)))
-
-
-def check_parts(owner, x, shapes, dtype) -> list:
-    """Tensors of the parts `x`, or an error that names the owner, what it needs and what it got."""
-    parts = [x] if len(shapes) == 1 else as_list(x)
-    wanted = ", ".join(f"(..., {', '.join(map(str, shape))})" if shape else "(...)" for shape in shapes)
-    if len(parts) != len(shapes):
-        raise ValueError(f"{owner.name} takes {len(shapes)} part(s), {wanted}. Received: {len(parts)} part(s).")
-    parts = [_as_float(owner, part, dtype) for part in parts]
-    for part, shape in zip(parts, shapes, strict=True):
-        if part.shape.rank is None:
-            raise ValueError(f"{owner.name} needs a tensor of known rank, {wanted}. Received: {part}")
-        tail = part.shape[part.shape.rank - len(shape) :] if part.shape.rank >= len(shape) else None
-        if tail is None or not tail.is_compatible_with(shape):
-            received = ", ".join(str(tuple(p.shape)) for p in parts)
-            raise ValueError(f"{owner.name} takes parts of shape {wanted}. Received: {received}")
-    return parts
-
-
-def _as_float(owner, part, dtype):
-    if not tf.is_tensor(part):
-        given = np.asarray(part)
-        if given.dtype.kind in "iub" and given.ndim:
-            _raise_for_integers(owner, given.dtype.name)
-        part = tf.convert_to_tensor(part, dtype=dtype, dtype_hint=tf.float32)
-    if not (part.dtype.is_floating or part.dtype.is_complex):
-        _raise_for_integers(owner, part.dtype.name)
-    if dtype is not None and part.dtype != dtype:
-        raise TypeError(f"{owner.name} works in {dtype.name}. Received: {part.dtype.name}. Use tf.cast.")
-    return part
-
-
-def _raise_for_integers(owner, dtype_name):
-    raise TypeError(
-        f"{owner.name} is a density over real numbers and takes floats. Received: {dtype_name}. "
-        "Put Dequantize(levels) in front for whole numbers, or use tf.cast."
-    )
-
-
-def parameter(value, name: str, shape=None, dtype=None):
-    """A parameter as a bijector keeps it: a variable or tensor as it is, anything else as a constant.
-
-    Raises where it is not a floating-point number, not finite or not of the shape (None: any size).
-    """
-    if not hasattr(value, "dtype") or isinstance(value, np.ndarray | np.generic):
-        value = tf.convert_to_tensor(value, dtype=dtype, dtype_hint=tf.float32)
-    if not tf.as_dtype(value.dtype).is_floating:
-        raise TypeError(f"{name} must be of a floating type. Received: {tf.as_dtype(value.dtype).name}")
-    if shape is not None and not tf.TensorShape(shape).is_compatible_with(value.shape):
-        raise ValueError(f"{name} must have shape {tuple(shape)}. Received: shape={tuple(value.shape)}")
-    if tf.executing_eagerly():
-        bad = int(np.size(value) - np.isfinite(np.asarray(value)).sum())
-        if bad:
-            raise ValueError(f"{name} must be finite. Received: {bad} of {np.size(value)} entries are NaN or infinite.")
-    return value
-
-
-def swap_shapes(owner, given, expected, wanted) -> list:
-    """Event shapes on the other side: the given ones may have leading axes, the same for all parts."""
-    given = [tuple(shape) for shape in given]
-    prefixes = {shape[: max(len(shape) - len(least), 0)] for shape, least in zip(given, expected, strict=True)}
-    fits = all(shape[len(shape) - len(least) :] == least for shape, least in zip(given, expected, strict=True))
-    if len(prefixes) != 1 or not fits:
-        raise ValueError(
-            f"{owner.name} takes event shapes {expected}, with the same leading axes. Received: {given}"
-        )
-    (prefix,) = prefixes
-    return [tf.TensorShape((*prefix, *shape)) for shape in wanted]
-
-
-def _static_shapes(owner, shapes):
-    values = [tf.get_static_value(shape) for shape in as_list(shapes)]
-    if any(value is None for value in values):
-        raise ValueError(f"{owner.name} needs event shapes that are known when the graph is built.")
-    return bundle([tf.TensorShape(value) for value in values])
-
-
-def _shape_tensors(shapes):
-    return bundle([tf.constant(shape.as_list(), tf.int32) for shape in as_list(shapes)])

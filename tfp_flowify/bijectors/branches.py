@@ -5,7 +5,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import FlowBijector, parameter
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.bijectors.conditional import Funnel
 from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.distributions.augmentation import StandardNormal, standard_noise

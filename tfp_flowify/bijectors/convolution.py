@@ -5,158 +5,12 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import FlowBijector, parameter
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.linear import Linear
+from tfp_flowify.bijectors.padding import Pad
 from tfp_flowify.bijectors.parts import Reshape
-from tfp_flowify.distributions.augmentation import StandardNormal, orthogonal_noise, standard_noise
-from tfp_flowify.patches import Patches
-
-
-class Pad(FlowBijector):
-    """Puts a border of noise around an image.
-
-        forward: [x, noise] -> z,  z = x inside, a noise on the border;  log_det = (border entries) log a.
-        inverse: crop.
-
-    Shapes: [(..., h, w, c), (..., border pixels, c)] -> (..., top + h + bottom, left + w + right, c).
-    Mirror of `Crop`.
-
-    Args:
-      image_shape: (h, w, c).
-      padding: ((top, bottom), (left, right)).
-      log_noise_scale: log a, a scalar.
-      noise: "normal" or "uniform".
-
-    >>> pad = Pad((1, 1, 1), ((0, 0), (1, 1)))
-    >>> pad.network(tf.ones([1, 1, 1])).numpy().flatten().tolist()
-    [0.0, 1.0, 0.0]
-    """
-
-    def __init__(self, image_shape, padding, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
-        self.log_noise_scale = parameter(log_noise_scale, "Pad log_noise_scale", (), dtype)
-        self.frame = _Frame(image_shape, padding)
-        super().__init__(
-            inputs=[image_shape],
-            outputs=[self.frame.outer],
-            noise=[standard_noise(noise, self.frame.border, self.log_noise_scale.dtype)],
-            dtype=self.log_noise_scale.dtype,
-            name=name,
-        )
-
-    def forward_and_log_det(self, x):
-        image, noise = x
-        log_scale = tf.convert_to_tensor(self.log_noise_scale)
-        return self.frame.join(image, noise * tf.exp(log_scale)), math.prod(self.frame.border) * log_scale
-
-    def inverse_and_log_det(self, z):
-        image, border = self.frame.cut(z)
-        log_scale = tf.convert_to_tensor(self.log_noise_scale)
-        return [image, border * tf.exp(-log_scale)], -math.prod(self.frame.border) * log_scale
-
-
-class Crop(FlowBijector):
-    """Drops the border of an image.
-
-        forward: x -> [inside, border],  log_det = 0.
-
-    Shapes: (..., h, w, c) -> [(..., h - top - bottom, w - left - right, c), (..., border pixels, c)].
-    Mirror of `Pad`.
-    """
-
-    def __init__(self, image_shape, cropping, dtype=tf.float32, name=None):
-        (top, bottom), (left, right) = cropping
-        height, width, channels = image_shape
-        inner = (height - top - bottom, width - left - right, channels)
-        if min(inner) < 1:
-            raise ValueError(f"Crop must leave an image. Received: image_shape={image_shape}, cropping={cropping}")
-        self.frame = _Frame(inner, cropping)
-        super().__init__(
-            inputs=[image_shape],
-            outputs=[inner],
-            residuals=[StandardNormal(self.frame.border, dtype)],
-            dtype=dtype,
-            name=name,
-        )
-
-    def forward_and_log_det(self, x):
-        return self.frame.cut(x), tf.zeros([], x.dtype)
-
-    def inverse_and_log_det(self, z):
-        return self.frame.join(*z), tf.zeros([], z[0].dtype)
-
-
-class Unfold(FlowBijector):
-    """Repeats every pixel in all the patches that see it, with noise orthogonal to the repetition.
-
-    A pixel in N patches becomes N copies, and the noise, patch-shaped, sums to zero over them:
-
-        forward: [x, noise] -> z = extract(x) + sqrt(N) a noise
-        inverse: x = overlap_mean(z), the rest is the noise
-        log_det = sum over pixels with N > 0 and channels of (N / 2) log N + (N - 1) log a
-
-    There is no noise part where no patches overlap. Pixels that no patch sees (N = 0) are a residual part.
-    Shapes: [(..., h, w, c), (..., rows, columns, kernel * c)] -> [(..., rows, columns, kernel * c), (..., unseen, c)].
-    Mate et al. 2022, section 3.2.
-
-    Args:
-      patches: the geometry.
-      log_noise_scale: log a, a scalar.
-      noise: "normal", or "uniform" on the ball as in the paper's appendix.
-
-    >>> unfold = Unfold(Patches((3, 1, 1), kernel_size=(2, 1), strides=(1, 1)))
-    >>> unfold.network(tf.reshape([1.0, 2.0, 3.0], [3, 1, 1])).numpy().tolist()
-    [[[1.0, 2.0]], [[2.0, 3.0]]]
-    """
-
-    def __init__(self, patches: Patches, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
-        self.patches = patches
-        scale = parameter(log_noise_scale, "Unfold log_noise_scale", (), dtype)
-        dtype = tf.as_dtype(scale.dtype)
-        self.log_noise_scale = scale if patches.noise_dimension else tf.zeros([], dtype)
-        unseen = (len(patches.uncovered), patches.channels)
-        counts = patches.overlap_counts[patches.overlap_counts > 0]
-        self._repetition_log_det = patches.channels * 0.5 * float((counts * np.log(counts)).sum())
-        self._root_counts = patches.cell_values(np.sqrt(patches.overlap_counts), outside=1).astype(dtype.as_numpy_dtype)
-        super().__init__(
-            inputs=[patches.image_shape],
-            outputs=[patches.shape],
-            noise=[orthogonal_noise(noise, patches, dtype)] if patches.noise_dimension else [],
-            residuals=[StandardNormal(unseen, dtype)] if unseen[0] else [],
-            dtype=dtype,
-            name=name,
-        )
-
-    def forward_and_log_det(self, x):
-        image = x[0] if self.noise else x
-        z = self.patches.extract(image)
-        if self.noise:
-            z += self._noise_factor() * x[1]
-        return [z, self._unseen(image)] if self.residuals else z, self._log_det()
-
-    def inverse_and_log_det(self, z):
-        copies = z[0] if self.residuals else z
-        seen = self.patches.overlap_mean(copies)
-        image = self._put_unseen(seen, z[1]) if self.residuals else seen
-        if not self.noise:
-            return image, -self._log_det()
-        return [image, (copies - self.patches.extract(seen)) / self._noise_factor()], -self._log_det()
-
-    def _noise_factor(self):
-        return self._root_counts * tf.exp(tf.convert_to_tensor(self.log_noise_scale))
-
-    def _log_det(self):
-        return self._repetition_log_det + self.patches.noise_dimension * tf.convert_to_tensor(self.log_noise_scale)
-
-    def _unseen(self, image):
-        return tf.gather(_pixels(image), self.patches.uncovered, axis=-2)
-
-    def _put_unseen(self, seen, unseen):
-        """Takes each pixel from one of the two, by a fixed permutation."""
-        pixels = tf.concat([_pixels(seen), unseen], axis=-2)
-        source = np.arange(self.patches.overlap_counts.size)
-        source[self.patches.uncovered] = source.size + np.arange(len(self.patches.uncovered))
-        return tf.reshape(tf.gather(pixels, source, axis=-2), tf.shape(seen))
+from tfp_flowify.bijectors.unfold import Unfold
+from tfp_flowify.math.patches import Patches
 
 
 class Conv2D(Sequential):
@@ -197,8 +51,8 @@ class Conv2D(Sequential):
         wanted = math.prod(self.kernel_size) * image_shape[-1]
         if linear.inputs[0] != (wanted,):
             raise ValueError(
-                f"The linear layer of a convolution with kernel_size={self.kernel_size} over {image_shape[-1]} channels "
-                f"takes {wanted} features. Received: {linear.inputs[0]}"
+                f"The linear layer of a convolution with kernel_size={self.kernel_size} over {image_shape[-1]} "
+                f"channels takes {wanted} features. Received: {linear.inputs[0]}"
             )
         patches = Patches(image_shape, self.kernel_size, pair(strides), padding)
         border = patches.border
@@ -250,7 +104,8 @@ class Conv1D(OverSequence):
       linear: a bijector (kernel_size * channels,) -> (filters,).
       kernel_size, strides: numbers. The rest as for `Conv2D`.
 
-    >>> Conv1D((6, 1), Linear.create(2, 2, seed=0), kernel_size=2, strides=2).network(tf.ones([5, 6, 1])).shape.as_list()
+    >>> conv = Conv1D((6, 1), Linear.create(2, 2, seed=0), kernel_size=2, strides=2)
+    >>> conv.network(tf.ones([5, 6, 1])).shape.as_list()
     [5, 3, 2]
     """
 
@@ -259,7 +114,9 @@ class Conv1D(OverSequence):
         super().__init__(Conv2D((length, 1, channels), linear, (kernel_size, 1), (strides, 1), **kwargs), name=name)
 
     @classmethod
-    def from_weights(cls, sequence_shape, kernel, bias=None, orthogonal_kind="expm", noise="normal", dtype=None, **kwargs):
+    def from_weights(
+        cls, sequence_shape, kernel, bias=None, orthogonal_kind="expm", noise="normal", dtype=None, **kwargs
+    ):
         """Takes over an ordinary layer: kernel (size, channels, filters) as in Keras, bias (filters,)."""
         kernel = np.asarray(kernel)
         linear = Linear.from_weights(kernel.reshape(-1, kernel.shape[-1]), bias, orthogonal_kind, noise, dtype=dtype)
@@ -271,45 +128,6 @@ class Conv1D(OverSequence):
         return tf.squeeze(self.layer.kernel, axis=1)
 
 
-class _Frame:
-    """An image and the border around it, the border as a list of pixels: top, left, right, bottom."""
-
-    def __init__(self, inner, padding):
-        (self.top, self.bottom), (self.left, self.right) = padding
-        self.height, self.width, channels = self.inner = tuple(inner)
-        if min(self.top, self.bottom, self.left, self.right) < 0 or self.top + self.bottom + self.left + self.right == 0:
-            raise ValueError(f"A border has positive width on one side or more. Received: {padding}")
-        self.outer = (self.height + self.top + self.bottom, self.width + self.left + self.right, channels)
-        self._sides = [
-            (self.top, self.outer[1]),
-            (self.height, self.left),
-            (self.height, self.right),
-            (self.bottom, self.outer[1]),
-        ]
-        self._sizes = [rows * columns for rows, columns in self._sides]
-        self.border = (sum(self._sizes), channels)
-
-    def join(self, image, border):
-        sides = tf.split(border, self._sizes, axis=-2)
-        leading, channels = tf.shape(border)[:-2], border.shape[-1]
-        top, left, right, bottom = (
-            tf.reshape(side, tf.concat([leading, [*size, channels]], axis=0))
-            for side, size in zip(sides, self._sides, strict=True)
-        )
-        return tf.concat([top, tf.concat([left, image, right], axis=-2), bottom], axis=-3)
-
-    def cut(self, framed):
-        top, middle, bottom = tf.split(framed, [self.top, self.height, self.bottom], axis=-3)
-        left, image, right = tf.split(middle, [self.left, self.width, self.right], axis=-2)
-        return [image, tf.concat([_pixels(side) for side in (top, left, right, bottom)], axis=-2)]
-
-
 def pair(value):
     """A number or a pair of numbers as a pair."""
     return (value, value) if isinstance(value, int) else tuple(value)
-
-
-def _pixels(image):
-    """(..., h, w, c) as (..., h * w, c)."""
-    height, width, channels = image.shape[-3:]
-    return tf.reshape(image, tf.concat([tf.shape(image)[:-3], [height * width, channels]], axis=0))

@@ -5,29 +5,31 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import FlowBijector, parameter
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.distributions.augmentation import StandardNormal
-from tfp_flowify.expm import expm
+from tfp_flowify.math.expm import expm
 
 
 class FourierConv2D(FlowBijector):
-    """A circular convolution whose matrix at each frequency f is V_f S_f U_f: exact, for as many channels or fewer.
+    """A circular convolution, at each frequency f the matrix V_f S_f U_f: exact, for as many channels or fewer.
 
-        y_f = U_f x_f,   z_f = V_f (s_f * y_f[:m]),   dropped = y[m:],   log_det = h w (sum of log_singular at the origin)
+        y_f = U_f x_f,   z_f = V_f (s_f * y_f[:m]),   dropped = y[m:]
+        log_det = h w (sum of log_singular at the origin)
 
     U_f = exp(A_f), with A the transform of a real kernel a that is skew-symmetric as a convolution,
-    a(-p)^T = -a(p). So A_f is skew-Hermitian, U_f unitary, and U_-f the conjugate of U_f: the map is real and orthogonal
-    by construction. Likewise log s_f is the transform of a real, even kernel, so it is real and even, and its sum over all
-    frequencies is h w times the kernel's value at the origin. Kernels are small; the filter they generate is not
-    confined to them, and decays.
+    a(-p)^T = -a(p). So A_f is skew-Hermitian, U_f unitary, and U_-f the conjugate of U_f: the map is real and
+    orthogonal by construction. Likewise log s_f is the transform of a real, even kernel, so it is real and even, and
+    its sum over all frequencies is h w times the kernel's value at the origin. Kernels are small; the filter they
+    generate is not confined to them, and decays.
 
     Shapes: (..., h, w, n) -> [(..., h, w, m), (..., h, w, n - m)], the second only for m < n.
     Cost: O(h w n^3) for the matrices, O(h w (n log(h w) + n^2)) an image.
 
     Args:
       image_shape: (h, w, n).
-      right: (rows, columns, n, n) kernel of any kind; its skew-symmetric part is used. Rows and columns are odd and at most
-        h and w.
+      right: (rows, columns, n, n) kernel of any kind; its skew-symmetric part is used. Rows and columns are odd and
+        at most h and w.
       log_singular: (rows, columns, m) kernel; its even part is used.
       left: (rows, columns, m, m), as `right`.
       bias: (m,), or None.

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.bijectors.base import FlowBijector, Wrapped, as_list, bundle, event_shapes, sum_over, swap_shapes
+from tfp_flowify.bijectors.base import FlowBijector, Wrapped
+from tfp_flowify.bijectors.checks import as_list, bundle, event_shapes, sum_over, swap_shapes
 
 tfb = tfp.bijectors
 
@@ -172,7 +173,7 @@ def _connect(nodes, inputs):
     steps, wires = [], {wire: tuple(shape) for wire, shape in inputs.items()}
     for node in nodes:
         for wire in node.inputs:
-            if wire not in wires:
+            if wire not in wires or node.inputs.count(wire) > 1:
                 raise ValueError(
                     f"{node.bijector.name} takes the wire {wire!r}, which is not there or used already. "
                     f"There are: {sorted(wires)}. To use a value twice, put Duplicate behind it."
@@ -192,8 +193,8 @@ def _check_ends(open_wires, outputs):
 
 
 def _common_dtype(bijectors):
-    dtypes = {b.name: b.dtype for b in bijectors}
-    dtypes = {name: dtype for name, dtype in dtypes.items() if dtype is not None}
-    if len(set(dtypes.values())) > 1:
-        raise TypeError(f"All layers of a graph work in one dtype. Received: {dtypes}")
-    return next(iter(dtypes.values()), None)
+    dtypes = [(b.name, b.dtype) for b in bijectors if b.dtype is not None]
+    if len({dtype for _, dtype in dtypes}) > 1:
+        given = ", ".join(f"{name}: {dtype.name}" for name, dtype in dtypes)
+        raise TypeError(f"All layers of a graph work in one dtype. Received: {given}")
+    return dtypes[0][1] if dtypes else None

@@ -3,7 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import Elementwise, parameter
+from tfp_flowify.bijectors.base import Elementwise
+from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.orthogonal import Orthogonal, orthogonal, random_orthogonal
 from tfp_flowify.bijectors.parts import Split, Widen
@@ -24,7 +25,9 @@ class Diagonal(Elementwise):
         if log_scale is None and shift is None:
             raise ValueError("Diagonal needs a log_scale, a shift or both.")
         self.log_scale = log_scale if log_scale is None else parameter(log_scale, "Diagonal log_scale")
-        self.shift = shift if shift is None else parameter(shift, "Diagonal shift", getattr(self.log_scale, "shape", None))
+        self.shift = (
+            shift if shift is None else parameter(shift, "Diagonal shift", getattr(self.log_scale, "shape", None))
+        )
         if sign is not None and not np.all(np.abs(sign) == 1):
             raise ValueError(f"sign is +1 or -1 for each entry. Received: sign={sign}")
         self.sign = sign
@@ -136,8 +139,8 @@ def decompose(kernel):
     rank = int((singular > threshold).sum())
     if rank < min(kernel.shape):
         raise ValueError(
-            f"A kernel of shape {kernel.shape} must have rank {min(kernel.shape)} to be taken over. Received: rank {rank} "
-            f"(singular values {singular[0]:.3g} to {singular[-1]:.3g}). Remove the units that depend on others, add a "
-            "small random matrix, or use the fallback Stochastic, which takes any function."
+            f"A kernel of shape {kernel.shape} must have rank {min(kernel.shape)} to be taken over. "
+            f"Received: rank {rank} (singular values {singular[0]:.3g} to {singular[-1]:.3g}). Remove the units that "
+            "depend on others, add a small random matrix, or use the fallback Stochastic, which takes any function."
         )
     return left.T, singular, right.T

@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.bijectors.base import FlowBijector, parameter
-from tfp_flowify.expm import expm
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.math.expm import expm
 
 
 class Orthogonal(FlowBijector):
@@ -110,8 +111,8 @@ class Householder(Orthogonal):
     def from_matrix(cls, matrix, dtype=tf.float32, reflections=None, seed=0):
         """Starts at the given orthogonal matrix, with a trainable variable.
 
-        By default it is factored into n reflections, or n - 1 where its determinant is not that of n of them. With fewer
-        the vectors are random, and a base makes up the difference.
+        By default it is factored into n reflections, or n - 1 where its determinant is not that of n of them. With
+        fewer, the vectors are random, and a base makes up the difference.
         """
         matrix = check_orthogonal(matrix)
         if reflections is None:

@@ -6,11 +6,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.convolution import Unfold, pair
+from tfp_flowify.bijectors.convolution import pair
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.parts import Reshape
+from tfp_flowify.bijectors.unfold import Unfold
 from tfp_flowify.distributions.augmentation import Code, StandardNormal
-from tfp_flowify.patches import Patches
+from tfp_flowify.math.patches import Patches
 
 
 class _Windows(FlowBijector):
@@ -66,7 +67,8 @@ class _Windows(FlowBijector):
         if not self.valid.all():
             source = np.full(windows * (count - 1), len(self._others))
             source[self._others] = np.arange(len(self._others))
-            packed = tf.gather(tf.concat([packed, tf.zeros_like(packed[..., :1, :])], axis=-2), source, axis=-2)
+            behind = [(0, 0)] * (packed.shape.rank - 2) + [(0, 1), (0, 0)]
+            packed = tf.gather(tf.pad(packed, behind), source, axis=-2)
         return _event_reshape(packed, 2, (windows, count - 1, channels))
 
     def to_image(self, values):
@@ -130,7 +132,8 @@ class MeanWindows(_Windows):
         inverse: the reflection that is its own inverse
 
     A Householder reflection turns (1, ..., 1) / sqrt(k) into the first axis, so that the first coordinate is the sum
-    over sqrt(k); the others are dropped. Exact. Shapes: (..., rows, columns, k c) -> [(..., rows, columns, c), (..., others, c)].
+    over sqrt(k); the others are dropped. Exact.
+    Shapes: (..., rows, columns, k c) -> [(..., rows, columns, c), (..., others, c)].
     """
 
     def forward_and_log_det(self, x):

@@ -4,7 +4,8 @@ import math
 
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import FlowBijector, parameter
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.distributions.augmentation import StandardNormal, StandardUniform, standard_noise
 
 
@@ -28,9 +29,7 @@ class Stochastic(FlowBijector):
     [1.0, 3.0, 6.0]
     """
 
-    def __init__(
-        self, function, shape_in, shape_out, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None
-    ):
+    def __init__(self, function, shape_in, shape_out, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
         self.function = function
         self.log_noise_scale = parameter(log_noise_scale, "Stochastic log_noise_scale", (), dtype)
         dtype = self.log_noise_scale.dtype

@@ -9,9 +9,11 @@ import math
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.patches import Patches
+from tfp_flowify.math.patches import Patches
 
 tfd = tfp.distributions
+
+SQRT3 = math.sqrt(3)  # A uniform on [-sqrt(3), sqrt(3)] has variance one.
 
 
 class Augmentation(tfd.Distribution):
@@ -92,7 +94,7 @@ class StandardUniform(Augmentation):
     0.0
     """
 
-    def __init__(self, event_shape, dtype=tf.float32, low=-math.sqrt(3), high=math.sqrt(3), name=None):
+    def __init__(self, event_shape, dtype=tf.float32, low=-SQRT3, high=SQRT3, name=None):
         self.low, self.high = low, high
         super().__init__(event_shape, dtype, name=name)
 
@@ -135,9 +137,7 @@ class _Orthogonal(Augmentation):
 
     def __init__(self, patches: Patches, dtype=tf.float32, prefix=(), name=None):
         self.patches, self.prefix = patches, tuple(prefix)
-        super().__init__(
-            (*prefix, *patches.shape), dtype, math.prod(prefix) * patches.noise_dimension, name
-        )
+        super().__init__((*prefix, *patches.shape), dtype, math.prod(prefix) * patches.noise_dimension, name)
 
     def tile(self, prefix):
         return type(self)(self.patches, self.dtype, (*prefix, *self.prefix))

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.bijectors.base import as_list, bundle, check_parts, event_shapes
+from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_shapes
 from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform
 
 tfb, tfd = tfp.bijectors, tfp.distributions
@@ -22,8 +22,8 @@ class FlowDistribution(tfd.Distribution):
     terms' exponentials: it rises with k, for normal noise towards log p(x).
 
     `sample(shape, seed=, temperature=, mean=)` draws z and residuals and goes back; `temperature` scales the normal
-    ones, `mean=True` puts residuals at their mean, which with the same seed leaves z the same. Where the network does not
-    reach the whole space, draws without a preimage are drawn again.
+    ones, `mean=True` puts residuals at their mean, which with the same seed leaves z the same. Where the network does
+    not reach the whole space, draws without a preimage are drawn again.
 
     Args:
       bijector: the network, with one input.
@@ -106,7 +106,9 @@ class FlowDistribution(tfd.Distribution):
         batch = tf.shape(x)[: x.shape.rank - self.event_shape.rank]
         noise = draw(self.bijector.noise, batch, seed)
         parts, log_det = self.bijector.forward_and_log_det(bundle([x, *noise]))
-        log_joint = log_det + sum(d.log_prob(p) for d, p in zip(self._part_distributions(), as_list(parts), strict=True))
+        log_joint = log_det + sum(
+            d.log_prob(p) for d, p in zip(self._part_distributions(), as_list(parts), strict=True)
+        )
         return log_joint - sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
 
     def _importance_weighted(self, x, num_draws, seed, chunk_size):
@@ -165,9 +167,9 @@ class FlowDistribution(tfd.Distribution):
         )
         if tf.executing_eagerly() and np.any(bad):
             raise ValueError(
-                f"{int(np.sum(bad))} of {int(n)} samples found no preimage in {rounds} rounds: the layers that reach only "
-                "part of the space (tanh, sigmoid, softplus, ELU, Abs) get values outside it. Train the flow first, put "
-                "an invertible function onto the whole line in their place, or use Stochastic."
+                f"{int(np.sum(bad))} of {int(n)} samples found no preimage in {rounds} rounds: the layers that reach "
+                "only part of the space (tanh, sigmoid, softplus, ELU, Abs) get values outside it. Train the flow "
+                "first, put an invertible function onto the whole line in their place, or use Stochastic."
             )
         return x
 
@@ -198,11 +200,19 @@ class FlowDistribution(tfd.Distribution):
 
 def draw(distributions, sample_shape, seed, temperature=1.0) -> list:
     """One draw from each distribution. Temperature scales normal ones; a uniform one stays what it is."""
-    seeds = tfp.random.split_seed(seed, len(distributions)) if distributions else []
-    draws = [d.sample(sample_shape, seed=s) for d, s in zip(distributions, tf.unstack(seeds) if distributions else [], strict=True)]
-    if temperature == 1.0:
+    seeds = [tf.random.experimental.stateless_fold_in(seed, i) for i in range(len(distributions))]
+    draws = [d.sample(sample_shape, seed=s) for d, s in zip(distributions, seeds, strict=True)]
+    if isinstance(temperature, float) and temperature == 1.0:
         return draws
-    return [x if isinstance(d, StandardUniform) else x * temperature for d, x in zip(distributions, draws, strict=True)]
+    return [_scale(d, x, temperature) for d, x in zip(distributions, draws, strict=True)]
+
+
+def _scale(distribution, x, temperature):
+    if isinstance(distribution, StandardUniform):
+        return x
+    if isinstance(distribution, StandardNormal):
+        return x * temperature
+    raise ValueError(f"A temperature is for a standard normal base. Received: {distribution.name}")
 
 
 def _check_base(bases, bijector):

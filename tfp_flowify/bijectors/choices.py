@@ -1,0 +1,147 @@
+"""Activations that lose a choice, the sign or which side x was on: `Abs` and `ReLU`."""
+
+import math
+
+import tensorflow as tf
+
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.distributions.augmentation import Code, StandardNormal
+
+
+class Abs(FlowBijector):
+    """z = |x|, and which sign it had is a choice of probability pi, carried by a `Code`.
+
+        x >= 0: [x, w] -> [x, pi w],  log_det = log pi;   x < 0: [x, w] -> [-x, pi + (1 - pi) w],  log_det = log(1 - pi)
+
+    Exact. Onto [0, inf).
+
+    Args:
+      sign_logit: log(pi / (1 - pi)), a scalar, or a function of z that gives one for each entry.
+    """
+
+    is_onto = False
+
+    def __init__(self, sign_logit=0.0, dtype=tf.float32, name=None):
+        self.sign_logit = sign_logit if callable(sign_logit) else parameter(sign_logit, "Abs sign_logit", (), dtype)
+        dtype = dtype if callable(sign_logit) else self.sign_logit.dtype
+        super().__init__(
+            inputs=[()], outputs=[()], noise=[Code((), dtype)], residuals=[Code((), dtype)], dtype=dtype, name=name
+        )
+
+    def forward_and_log_det(self, x):
+        x, code = x
+        z = tf.abs(x)
+        code, log_det = encode_choice(x >= 0, code, self._logit(z))
+        return [z, code], log_det
+
+    def inverse_and_log_det(self, z):
+        z, code = z
+        positive, code, log_det = decode_choice(code, self._logit(z))
+        x = tf.where(positive, z, -z)
+        return [tf.where(z >= 0, x, tf.cast(math.nan, z.dtype)), code], log_det
+
+    def _logit(self, z):
+        logit = self.sign_logit(z) if callable(self.sign_logit) else self.sign_logit
+        return tf.broadcast_to(tf.convert_to_tensor(logit), tf.shape(z))
+
+
+class ReLU(FlowBijector):
+    """z = max(x, 0), with noise in place of the zeros, so that it is a bijection.
+
+    Noise: e normal, w a `Code`. Residuals: r, and the code w', which says whether x was positive.
+
+        x >= 0:  z = x,    r = e,                                     w' = pi part of [0, 1]
+        x < 0:   z = a e,  r = (log(-x) - loc) exp(-log_scale),       w' = (1 - pi) part
+        log_det = log pi(z),  or  log a - log(-x) - log_scale + log(1 - pi(z))
+
+    pi(z), the probability that an output z came from a positive x, is zero for z < 0, and for z >= 0
+
+        log(pi / (1 - pi)) = sign_logit + (z / a)^2 / 2,
+
+    Bayes' rule for a density of x that is flat on the scale of the noise. With noise zero it is exactly relu. Onto.
+
+    Args:
+      shape: of the parameters: (), or say (channels,).
+      log_noise_scale: log a, of that shape.
+      sign_logit, loc, log_scale: of that shape, or functions of z that give one for each entry.
+    """
+
+    def __init__(
+        self, shape=(), log_noise_scale=0.0, sign_logit=0.0, loc=0.0, log_scale=0.0, dtype=tf.float32, name=None
+    ):
+        self.log_noise_scale = _parameter_or_zeros(log_noise_scale, "ReLU log_noise_scale", shape, dtype)
+        dtype = self.log_noise_scale.dtype
+        self.sign_logit, self.loc, self.log_scale = (
+            value if callable(value) else _parameter_or_zeros(value, f"ReLU {what}", shape, dtype)
+            for what, value in {"sign_logit": sign_logit, "loc": loc, "log_scale": log_scale}.items()
+        )
+        super().__init__(
+            inputs=[shape],
+            outputs=[shape],
+            noise=[StandardNormal(shape, dtype), Code(shape, dtype)],
+            residuals=[StandardNormal(shape, dtype), Code(shape, dtype)],
+            dtype=dtype,
+            name=name,
+        )
+
+    def forward_and_log_det(self, x):
+        x, noise, code = x
+        positive, log_noise_scale = x >= 0, tf.convert_to_tensor(self.log_noise_scale)
+        z = tf.where(positive, x, noise * tf.exp(log_noise_scale))
+        loc, log_scale = self._at(self.loc, z), self._at(self.log_scale, z)
+        log_size = tf.math.log(tf.where(positive, tf.ones_like(x), -x))
+        residual = tf.where(positive, noise, (log_size - loc) * tf.exp(-log_scale))
+        code, log_det = encode_choice(positive, code, self._logit(z), possible=z >= 0)
+        log_det += tf.where(positive, tf.zeros([], x.dtype), log_noise_scale - log_size - log_scale)
+        return [z, residual, code], self._sum(log_det)
+
+    def inverse_and_log_det(self, z):
+        z, residual, code = z
+        log_noise_scale = tf.convert_to_tensor(self.log_noise_scale)
+        positive, code, log_det = decode_choice(code, self._logit(z), possible=z >= 0)
+        loc, log_scale = self._at(self.loc, z), self._at(self.log_scale, z)
+        log_size = tf.where(positive, tf.zeros([], z.dtype), residual * tf.exp(log_scale) + loc)
+        x = tf.where(positive, z, -tf.exp(log_size))
+        noise = tf.where(positive, residual, z * tf.exp(-log_noise_scale))
+        log_det += tf.where(positive, tf.zeros([], z.dtype), log_size + log_scale - log_noise_scale)
+        return [x, noise, code], self._sum(log_det)
+
+    def _logit(self, z):
+        scaled = z * tf.exp(-tf.convert_to_tensor(self.log_noise_scale))
+        return self._at(self.sign_logit, z) + 0.5 * tf.square(scaled)
+
+    def _at(self, value, z):
+        return tf.convert_to_tensor(value(z) if callable(value) else value)
+
+    def _sum(self, log_det):
+        ndims = len(self.inputs[0])
+        return tf.reduce_sum(log_det, axis=list(range(-ndims, 0))) if ndims else log_det
+
+
+def encode_choice(chosen, code, logit, possible=True):
+    """Squeezes a code into the part of [0, 1] that stands for a choice; the log-det is the choice's log-probability.
+
+    The choice has probability pi = sigmoid(logit), or zero where it is not possible. It takes the upper part,
+    [1 - pi, 1]: in the lower one, small numbers keep the precision that a small 1 - pi needs.
+    """
+    other = tf.where(possible, tf.math.sigmoid(-logit), tf.ones_like(logit))
+    log_other = tf.where(possible, tf.math.log_sigmoid(-logit), tf.zeros_like(logit))
+    squeezed = tf.where(chosen, other + (1 - other) * code, other * code)
+    return squeezed, tf.where(chosen, tf.math.log_sigmoid(logit), log_other)
+
+
+def decode_choice(squeezed, logit, possible=True):
+    """The choice that a squeezed code stands for, the code itself, and the log-det of the way back."""
+    other = tf.where(possible, tf.math.sigmoid(-logit), tf.ones_like(logit))
+    chosen = (squeezed >= other) & possible
+    log_other = tf.where(possible, tf.math.log_sigmoid(-logit), tf.zeros_like(logit))
+    share = tf.where(chosen, 1 - other, other)
+    code = (squeezed - tf.where(chosen, other, tf.zeros_like(other))) / share
+    return chosen, code, -tf.where(chosen, tf.math.log_sigmoid(logit), log_other)
+
+
+def _parameter_or_zeros(value, name, shape, dtype):
+    """A number fills the shape; anything else must have it."""
+    value = tf.fill(tuple(shape), tf.constant(value, dtype)) if isinstance(value, int | float) else value
+    return parameter(value, name, shape, dtype)
