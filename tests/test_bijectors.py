@@ -11,6 +11,10 @@ from tfp_flowify.bijectors.checks import as_list, bundle
 
 all_cases = pytest.mark.parametrize("name", CASES)
 
+# Compositions whose parts are compiled in other cases.
+SLOW_TO_COMPILE = ["deep", "residual_conv", "conv1d", "conv_uniform", "conv_gaps", "conv_tiles_funnel", "funnel_spline"]
+SLOW_TO_COMPILE += ["linear_no_bias", "linear_more_uniform", "linear_per_pixel", "linear_more_per_pixel"]
+
 
 def fresh(parts):
     return tf.nest.map_structure(tf.identity, parts)
@@ -110,7 +114,7 @@ def test_leading_axes_of_an_event_are_summed_over(name):
     )
 
 
-@all_cases
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW_TO_COMPILE)) for n in CASES])
 def test_eager_graph_and_xla_agree_with_gradients(name):
     bijector = CASES[name](tf.float64)
     x = draw_inputs(bijector, tf.float64, batch=(3,))

@@ -24,6 +24,20 @@ def exact_flow(dtype=tf.float32):
     return FlowDistribution(fb.Sequential([linear(3, 3, dtype), fb.LeakyReLU(0.3), funnel(3, 2, dtype)]))
 
 
+def mild_flow(dtype=tf.float64):
+    """Its noise given x is not far from the noise that is drawn, so importance weights have no heavy tail."""
+    layers = [
+        fb.Linear.create(3, 5, seed=1, dtype=dtype),
+        fb.LeakyReLU(0.7),
+        fb.Linear.create(5, 2, seed=2, dtype=dtype),
+    ]
+    return FlowDistribution(fb.Sequential(layers))
+
+
+def tfp_flow(dtype=tf.float32):
+    return FlowDistribution(fb.Sequential([tfp.bijectors.Scale(tf.Variable(2.0, dtype=dtype))], event_shape=(3,)))
+
+
 def conditioners(flow):
     return [module for module in flow.bijector.submodules if isinstance(module, Net)]
 
@@ -44,7 +58,7 @@ def test_log_prob_runs_each_conditioner_once(make):
     assert net.calls == 2
 
 
-@pytest.mark.parametrize("make", [noisy_flow, exact_flow])
+@pytest.mark.parametrize("make", [noisy_flow, exact_flow, tfp_flow])
 def test_no_value_is_stale_when_a_weight_changes(make):
     """TFP's cache knows tensors by identity; the same tensor must not bring back what an older weight gave."""
     flow, x = make(), values((7, 3), tf.float32)
@@ -104,13 +118,13 @@ def test_unseeded_draws_are_new_in_each_call_of_a_function():
 @pytest.mark.parametrize("num_draws, chunk_size", [(1, 16), (5, 4), (8, 4), (3, 16)])
 def test_importance_weights_are_unbiased_for_the_density(num_draws, chunk_size):
     """E exp(log_prob(k)) = p(x) for every k: also when the last chunk is not full."""
-    flow = noisy_flow(tf.float64)
+    flow = mild_flow()
     x = tf.broadcast_to(values((3,), tf.float64), [100_000, 3])
     weights = np.exp(flow.log_prob(x, num_draws=num_draws, chunk_size=chunk_size, seed=(1, 1)))
     reference = np.exp(flow.log_prob(x[:100], num_draws=20_000, chunk_size=500, seed=(2, 2)))
     error = math.hypot(weights.std() / math.sqrt(len(weights)), reference.std() / 10)
     assert abs(weights.mean() - reference.mean()) < 4 * error
-    assert error < 0.02 * reference.mean()
+    assert error < 0.01 * reference.mean()
 
 
 def test_importance_weights_in_a_function_are_those_of_eager():
@@ -121,10 +135,10 @@ def test_importance_weights_in_a_function_are_those_of_eager():
 
 def test_importance_weights_under_xla_bound_the_same_density():
     """XLA draws other numbers from the same seed, as it does for all of TensorFlow's random functions."""
-    flow, x = noisy_flow(tf.float64), 0.3 * values((4, 3), tf.float64)
+    flow, x = mild_flow(), values((4, 3), tf.float64)
     score = functools.partial(flow.log_prob, num_draws=20_000, chunk_size=500, seed=(1, 2))
     compiled = tf.function(score, jit_compile=True)
-    np.testing.assert_allclose(compiled(x), score(x), atol=0.1)
+    np.testing.assert_allclose(compiled(x), score(x), atol=0.03)
     np.testing.assert_array_equal(compiled(x), compiled(x))
 
 

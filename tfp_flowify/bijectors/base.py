@@ -8,6 +8,9 @@ from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_sha
 
 tfb = tfp.bijectors
 
+# Bijectors of TFP's whose image is not the whole space.
+_NOT_ONTO = (tfb.Tanh, tfb.Sigmoid, tfb.Softplus, tfb.Exp, tfb.Expm1, tfb.Softsign, tfb.NormalCDF)
+
 
 class FlowBijector(tfb.Bijector):
     """A bijection [*inputs, *noise] <-> [*outputs, *residuals].
@@ -172,9 +175,6 @@ class Wrapped(FlowBijector):
     [(3,)]
     """
 
-    # Those whose image is not the whole space.
-    _NOT_ONTO = (tfb.Tanh, tfb.Sigmoid, tfb.Softplus, tfb.Exp, tfb.Expm1, tfb.Softsign, tfb.NormalCDF)
-
     def __init__(self, bijector: tfb.Bijector, event_shape, name=None):
         self.bijector = bijector
         outputs = as_list(bijector.forward_event_shape(tf.TensorShape(event_shape)))
@@ -183,10 +183,12 @@ class Wrapped(FlowBijector):
 
     @property
     def is_onto(self) -> bool:
-        return not isinstance(self.bijector, self._NOT_ONTO)
+        return not any(isinstance(b, _NOT_ONTO) for b in getattr(self.bijector, "bijectors", [self.bijector]))
 
     def forward_and_log_det(self, x):
+        x = tf.identity(x)  # A tensor that its cache has not seen.
         return self.bijector.forward(x), self.bijector.forward_log_det_jacobian(x, self.forward_min_event_ndims)
 
     def inverse_and_log_det(self, z):
+        z = tf.nest.map_structure(tf.identity, z)
         return self.bijector.inverse(z), self.bijector.inverse_log_det_jacobian(z, self.inverse_min_event_ndims)

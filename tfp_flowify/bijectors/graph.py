@@ -72,8 +72,7 @@ class Graph(FlowBijector):
 
     @property
     def takes_integers(self) -> bool:
-        first = next(step for step in self._steps if self._input_names[0] in step.inputs)
-        return first.bijector.takes_integers
+        return any(step.bijector.takes_integers for step in self._steps if self._input_names[0] in step.inputs)
 
     def forward_and_log_det(self, x):
         parts, residuals, log_det = as_list(x), [], 0.0
@@ -179,6 +178,12 @@ def _connect(nodes, inputs):
                     f"There are: {sorted(wires)}. To use a value twice, put Duplicate behind it."
                 )
         steps.append(_Step(node, [wires.pop(wire) for wire in node.inputs]))
+        taken = [wire for wire in node.outputs if wire in wires]
+        if taken or len(set(node.outputs)) < len(node.outputs):
+            raise ValueError(
+                f"{node.bijector.name} needs new names for its outputs. Received: outputs={node.outputs}, "
+                f"of which these wires are open: {taken}"
+            )
         wires.update(steps[-1].output_shapes)
     return steps, wires
 

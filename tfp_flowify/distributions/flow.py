@@ -97,39 +97,41 @@ class FlowDistribution(tfd.Distribution):
 
     def _log_prob(self, x, num_draws=1, seed=None, chunk_size=1):
         seed = tfp.random.sanitize_seed(seed)
+        # One batch axis, whatever x has: the Keras layers inside may take no other.
+        points = tf.reshape(x, [-1, *self.event_shape])
         if num_draws == 1 or self.is_exact:
-            return self._log_weight(x, seed)
-        return self._importance_weighted(x, num_draws, seed, chunk_size)
+            log_prob = self._log_weight(points, seed)
+        else:
+            log_prob = self._importance_weighted(points, num_draws, seed, chunk_size)
+        return tf.reshape(log_prob, tf.shape(x)[: x.shape.rank - self.event_shape.rank])
 
-    def _log_weight(self, x, seed):
-        """log p(x, noise) - log q(noise) for one draw of the noise a point of x."""
-        batch = tf.shape(x)[: x.shape.rank - self.event_shape.rank]
-        noise = draw(self.bijector.noise, batch, seed)
-        parts, log_det = self.bijector.forward_and_log_det(bundle([x, *noise]))
-        log_joint = log_det + sum(
-            d.log_prob(p) for d, p in zip(self._part_distributions(), as_list(parts), strict=True)
-        )
-        return log_joint - sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
+    def _log_weight(self, points, seed):
+        """log p(x, noise) - log q(noise) for one draw of the noise a point."""
+        count = tf.shape(points)[0]
+        noise = draw(self.bijector.noise, [count], seed)
+        parts, log_det = self.bijector.forward_and_log_det(bundle([points, *noise]))
+        scores = [d.log_prob(part) for d, part in zip(self._part_distributions(), as_list(parts), strict=True)]
+        return log_det + sum(scores) - sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
 
-    def _importance_weighted(self, x, num_draws, seed, chunk_size):
-        chunk = tf.broadcast_to(x, tf.concat([[chunk_size], tf.shape(x)], axis=0))
-        chunk.set_shape([chunk_size, *x.shape])
-        batch = tf.shape(x)[: x.shape.rank - self.event_shape.rank]
-        draws = tf.reshape(tf.range(chunk_size), tf.concat([[chunk_size], tf.ones_like(batch)], axis=0))
+    def _importance_weighted(self, points, num_draws, seed, chunk_size):
+        """The log of the mean of `num_draws` weights, `chunk_size` at a time."""
+        count, chunks = tf.shape(points)[0], -(-num_draws // chunk_size)
+        copies = tf.tile(points, [chunk_size] + [1] * self.event_shape.rank)
 
         def add_chunk(i, total):
-            weights = self._log_weight(chunk, tf.random.experimental.stateless_fold_in(seed, i))
-            surplus = i * chunk_size + draws >= num_draws
-            weights = tf.where(surplus, tf.cast(-math.inf, weights.dtype), weights)
+            weights = self._log_weight(copies, tf.random.experimental.stateless_fold_in(seed, i))
+            surplus = i * chunk_size + tf.range(chunk_size) >= num_draws
+            weights = tf.where(
+                surplus[:, None], tf.cast(-math.inf, self.dtype), tf.reshape(weights, [chunk_size, count])
+            )
             return i + 1, tfp.math.log_add_exp(total, tf.reduce_logsumexp(weights, axis=0))
 
-        chunks = -(-num_draws // chunk_size)
-        start = tf.fill(batch, tf.cast(-math.inf, self.dtype))
+        start = tf.fill([count], tf.cast(-math.inf, self.dtype))
         _, total = tf.while_loop(
             lambda i, _: i < chunks,
             add_chunk,
             (tf.constant(0), start),
-            shape_invariants=(tf.TensorShape([]), x.shape[: x.shape.rank - self.event_shape.rank]),
+            shape_invariants=(tf.TensorShape([]), points.shape[:1]),
             parallel_iterations=1,
             maximum_iterations=chunks,
         )
