@@ -88,9 +88,12 @@ def train(flow, weights, steps: int, batch_size: int, data: np.ndarray):
         return loss
 
     batches = tf.data.Dataset.from_tensor_slices(data).shuffle(len(data)).repeat().batch(batch_size)
-    progress = keras.utils.Progbar(steps, stateful_metrics=[])
+    progress = keras.utils.Progbar(steps, stateful_metrics=["nats"], interval=0.5)
+    smooth = None
     for batch in batches.take(steps):
-        progress.add(1, [("nats", -step(batch))])
+        nats = -float(step(batch))
+        smooth = nats if smooth is None else 0.98 * smooth + 0.02 * nats
+        progress.add(1, [("nats", smooth)])
 
 
 def picture(flow, data, path):
@@ -134,8 +137,8 @@ def main():
     train(flow, weights, arguments.steps, arguments.batch_size, train_data)
     seconds = time.time() - start
 
-    gaussian = tfp.distributions.MultivariateNormalFullCovariance(
-        train_data.mean(axis=0), np.cov(train_data.T).astype("float32")
+    gaussian = tfp.distributions.MultivariateNormalTriL(
+        train_data.mean(axis=0), np.linalg.cholesky(np.cov(train_data.T)).astype("float32")
     )
     rows = {
         "one Gaussian": gaussian.log_prob(test_data),

@@ -65,11 +65,13 @@ class Conv2D(Sequential):
 
     @classmethod
     def from_weights(cls, image_shape, kernel, bias=None, orthogonal_kind="expm", noise="normal", dtype=None, **kwargs):
-        """Takes over an ordinary layer: kernel (rows, columns, channels, filters) as in Keras, bias (filters,)."""
+        """Takes over an ordinary layer: kernel (rows, columns, channels, filters) as in Keras, bias (filters,).
+
+        The parameters become trainable variables that start there exactly; the scales of the noise start at one.
+        """
         kernel = np.asarray(kernel)
-        matrix = kernel.reshape(-1, kernel.shape[-1])
-        linear = Linear.from_weights(matrix, bias, orthogonal_kind, noise, dtype=dtype)
-        return cls(image_shape, linear, kernel.shape[:2], noise=noise, **kwargs)
+        linear = Linear.from_weights(kernel.reshape(-1, kernel.shape[-1]), bias, orthogonal_kind, noise, dtype=dtype)
+        return cls(image_shape, linear, kernel.shape[:2], noise=noise, **_free_scales(linear.dtype), **kwargs)
 
     @property
     def kernel(self):
@@ -120,12 +122,16 @@ class Conv1D(OverSequence):
         """Takes over an ordinary layer: kernel (size, channels, filters) as in Keras, bias (filters,)."""
         kernel = np.asarray(kernel)
         linear = Linear.from_weights(kernel.reshape(-1, kernel.shape[-1]), bias, orthogonal_kind, noise, dtype=dtype)
-        return cls(sequence_shape, linear, kernel.shape[0], noise=noise, **kwargs)
+        return cls(sequence_shape, linear, kernel.shape[0], noise=noise, **_free_scales(linear.dtype), **kwargs)
 
     @property
     def kernel(self):
         """The kernel of the ordinary layer, (size, channels, filters)."""
         return tf.squeeze(self.layer.kernel, axis=1)
+
+
+def _free_scales(dtype):
+    return {name: tf.Variable(0.0, dtype=dtype, name=name) for name in ("log_noise_scale", "log_pad_scale")}
 
 
 def pair(value):

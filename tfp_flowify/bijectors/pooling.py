@@ -161,7 +161,31 @@ class MeanWindows(_Windows):
         return tf.constant(0.5 * self.outputs[0][-1] * float(np.log(self.counts).sum()), dtype)
 
 
-class MaxPool2D(Sequential):
+class _Pool2D(Sequential):
+    """`Unfold`, then one of the above on every window."""
+
+    windows: type[_Windows]
+
+    def __init__(
+        self,
+        image_shape,
+        pool_size=2,
+        strides=None,
+        padding="valid",
+        log_noise_scale=0.0,
+        noise="normal",
+        dtype=tf.float32,
+        name=None,
+    ):
+        size = pair(pool_size)
+        if math.prod(size) < 2:
+            raise ValueError(f"A pooling window has two cells or more. Received: pool_size={pool_size}")
+        patches = Patches(image_shape, size, size if strides is None else pair(strides), padding)
+        unfold = Unfold(patches, log_noise_scale, noise, dtype)
+        super().__init__([unfold, self.windows(patches, dtype=unfold.dtype)], name=name)
+
+
+class MaxPool2D(_Pool2D):
     """Max pooling: `Unfold`, then `MaxWindows`. With noise zero it is the Keras layer.
 
     Exact where the windows do not overlap; where they do, pixels in several windows are copied with noise.
@@ -177,29 +201,17 @@ class MaxPool2D(Sequential):
     [5.0, 7.0, 13.0, 15.0]
     """
 
-    def __init__(
-        self, image_shape, pool_size=2, strides=None, padding="valid", log_noise_scale=0.0, noise="normal",
-        dtype=tf.float32, name=None,
-    ):  # fmt: skip
-        patches = _pool_patches(image_shape, pool_size, strides, padding)
-        unfold = Unfold(patches, log_noise_scale, noise, dtype)
-        super().__init__([unfold, MaxWindows(patches, dtype=unfold.log_noise_scale.dtype)], name=name)
+    windows = MaxWindows
 
 
-class AveragePool2D(Sequential):
+class AveragePool2D(_Pool2D):
     """Average pooling: `Unfold`, then `MeanWindows`. Arguments as for `MaxPool2D`.
 
     >>> AveragePool2D((2, 2, 1), 2).network(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().flatten().tolist()
     [1.5]
     """
 
-    def __init__(
-        self, image_shape, pool_size=2, strides=None, padding="valid", log_noise_scale=0.0, noise="normal",
-        dtype=tf.float32, name=None,
-    ):  # fmt: skip
-        patches = _pool_patches(image_shape, pool_size, strides, padding)
-        unfold = Unfold(patches, log_noise_scale, noise, dtype)
-        super().__init__([unfold, MeanWindows(patches, dtype=unfold.log_noise_scale.dtype)], name=name)
+    windows = MeanWindows
 
 
 class GlobalAveragePool2D(Sequential):
@@ -213,13 +225,6 @@ class GlobalAveragePool2D(Sequential):
         height, width, channels = image_shape
         pool = AveragePool2D(image_shape, (height, width), dtype=dtype)
         super().__init__([pool, Reshape((1, 1, channels), (channels,))], name=name)
-
-
-def _pool_patches(image_shape, pool_size, strides, padding):
-    size = pair(pool_size)
-    if math.prod(size) < 2:
-        raise ValueError(f"A pooling window has two cells or more. Received: pool_size={pool_size}")
-    return Patches(image_shape, size, size if strides is None else pair(strides), padding)
 
 
 def _event_reshape(x, ndims, shape):

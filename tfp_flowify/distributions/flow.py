@@ -39,6 +39,7 @@ class FlowDistribution(tfd.Distribution):
     """
 
     def __init__(self, bijector, base=None, name="Flow"):
+        parameters = {"bijector": bijector, "base": base, "name": name}
         if len(bijector.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
         self.bijector = bijector
@@ -53,6 +54,7 @@ class FlowDistribution(tfd.Distribution):
             reparameterization_type=tfd.FULLY_REPARAMETERIZED if smooth else tfd.NOT_REPARAMETERIZED,
             validate_args=False,
             allow_nan_stats=False,
+            parameters=parameters,
             name=name,
         )
 
