@@ -4,7 +4,15 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow_probability.python.internal import cache_util  # Private; the reason why TFP is pinned.
 
-from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_shapes, static_shapes, swap_shapes
+from tfp_flowify.bijectors.checks import (
+    as_list,
+    bundle,
+    check_parts,
+    event_shapes,
+    static_shapes,
+    sum_last,
+    swap_shapes,
+)
 
 tfb = tfp.bijectors
 
@@ -164,8 +172,7 @@ class Elementwise(FlowBijector):
         super().__init__(inputs=[shape], outputs=[shape], dtype=dtype, name=name)
 
     def sum_event(self, log_slope):
-        ndims = len(self.inputs[0])
-        return tf.reduce_sum(log_slope, axis=list(range(-ndims, 0))) if ndims else log_slope
+        return sum_last(log_slope, len(self.inputs[0]))
 
 
 class Wrapped(FlowBijector):

@@ -20,14 +20,18 @@ def event_shapes(distributions) -> list:
     return [tuple(d.event_shape) for d in distributions]
 
 
+def sum_last(x, ndims: int):
+    """Sums over the last axes; over none where there are none."""
+    return tf.reduce_sum(x, axis=list(range(-ndims, 0))) if ndims else x
+
+
 def sum_over(log_det, prefix):
     """Sums a log-det over the leading axes `prefix` of an event, which it may have or only broadcast to."""
     if not prefix:
         return log_det
     if log_det.shape.rank == 0:
         return log_det * math.prod(prefix)
-    log_det = log_det + tf.zeros(prefix, log_det.dtype)
-    return tf.reduce_sum(log_det, axis=list(range(-len(prefix), 0)))
+    return sum_last(log_det + tf.zeros(prefix, log_det.dtype), len(prefix))
 
 
 def check_parts(owner, x, shapes, dtype) -> list:

@@ -5,14 +5,15 @@ import math
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.bijectors.checks import parameter, sum_last
 from tfp_flowify.distributions.augmentation import Code, StandardNormal
 
 
 class Abs(FlowBijector):
     """z = |x|, and which sign it had is a choice of probability pi, carried by a `Code`.
 
-        x >= 0: [x, w] -> [x, pi w],  log_det = log pi;   x < 0: [x, w] -> [-x, pi + (1 - pi) w],  log_det = log(1 - pi)
+        x >= 0:  [x, w] -> [x, 1 - pi + pi w],   log_det = log pi
+        x < 0:   [x, w] -> [-x, (1 - pi) w],     log_det = log(1 - pi)
 
     Exact. Onto [0, inf).
 
@@ -51,8 +52,8 @@ class ReLU(FlowBijector):
 
     Noise: e normal, w a `Code`. Residuals: r, and the code w', which says whether x was positive.
 
-        x >= 0:  z = x,    r = e,                                     w' = pi part of [0, 1]
-        x < 0:   z = a e,  r = (log(-x) - loc) exp(-log_scale),       w' = (1 - pi) part
+        x >= 0:  z = x,    r = e,                                  w' = 1 - pi(z) + pi(z) w
+        x < 0:   z = a e,  r = (log(-x) - loc) exp(-log_scale),    w' = (1 - pi(z)) w
         log_det = log pi(z),  or  log a - log(-x) - log_scale + log(1 - pi(z))
 
     pi(z), the probability that an output z came from a positive x, is zero for z < 0, and for z >= 0
@@ -70,10 +71,10 @@ class ReLU(FlowBijector):
     def __init__(
         self, shape=(), log_noise_scale=0.0, sign_logit=0.0, loc=0.0, log_scale=0.0, dtype=tf.float32, name=None
     ):
-        self.log_noise_scale = _parameter_or_zeros(log_noise_scale, "ReLU log_noise_scale", shape, dtype)
+        self.log_noise_scale = _filled(log_noise_scale, "ReLU log_noise_scale", shape, dtype)
         dtype = self.log_noise_scale.dtype
         self.sign_logit, self.loc, self.log_scale = (
-            value if callable(value) else _parameter_or_zeros(value, f"ReLU {what}", shape, dtype)
+            value if callable(value) else _filled(value, f"ReLU {what}", shape, dtype)
             for what, value in {"sign_logit": sign_logit, "loc": loc, "log_scale": log_scale}.items()
         )
         super().__init__(
@@ -94,7 +95,7 @@ class ReLU(FlowBijector):
         residual = tf.where(positive, noise, (log_size - loc) * tf.exp(-log_scale))
         code, log_det = encode_choice(positive, code, self._logit(z), possible=z >= 0)
         log_det += tf.where(positive, tf.zeros([], x.dtype), log_noise_scale - log_size - log_scale)
-        return [z, residual, code], self._sum(log_det)
+        return [z, residual, code], sum_last(log_det, len(self.inputs[0]))
 
     def inverse_and_log_det(self, z):
         z, residual, code = z
@@ -105,7 +106,7 @@ class ReLU(FlowBijector):
         x = tf.where(positive, z, -tf.exp(log_size))
         noise = tf.where(positive, residual, z * tf.exp(-log_noise_scale))
         log_det += tf.where(positive, tf.zeros([], z.dtype), log_size + log_scale - log_noise_scale)
-        return [x, noise, code], self._sum(log_det)
+        return [x, noise, code], sum_last(log_det, len(self.inputs[0]))
 
     def _logit(self, z):
         scaled = z * tf.exp(-tf.convert_to_tensor(self.log_noise_scale))
@@ -113,10 +114,6 @@ class ReLU(FlowBijector):
 
     def _at(self, value, z):
         return tf.convert_to_tensor(value(z) if callable(value) else value)
-
-    def _sum(self, log_det):
-        ndims = len(self.inputs[0])
-        return tf.reduce_sum(log_det, axis=list(range(-ndims, 0))) if ndims else log_det
 
 
 def encode_choice(chosen, code, logit, possible=True):
@@ -141,7 +138,7 @@ def decode_choice(squeezed, logit, possible=True):
     return chosen, code, -tf.where(chosen, tf.math.log_sigmoid(logit), log_other)
 
 
-def _parameter_or_zeros(value, name, shape, dtype):
+def _filled(value, name, shape, dtype):
     """A number fills the shape; anything else must have it."""
     value = tf.fill(tuple(shape), tf.constant(value, dtype)) if isinstance(value, int | float) else value
     return parameter(value, name, shape, dtype)

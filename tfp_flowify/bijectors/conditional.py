@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.checks import sum_last
 from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.bijectors.parts import Concatenate, Split
 from tfp_flowify.bijectors.transforms import Affine, Spline
@@ -59,8 +60,7 @@ class Whiten(FlowBijector):
         return tf.reshape(parameters, tf.concat([tf.shape(parameters)[:leading], [*shape, size]], axis=0))
 
     def _sum(self, log_slope, like):
-        axes = list(range(-len(self.inputs[1]), 0))
-        return tf.reduce_sum(tf.broadcast_to(log_slope, tf.shape(like)), axis=axes)
+        return sum_last(tf.broadcast_to(log_slope, tf.shape(like)), len(self.inputs[1]))
 
 
 class Funnel(Graph):

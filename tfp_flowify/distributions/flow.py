@@ -142,38 +142,38 @@ class FlowDistribution(tfd.Distribution):
     def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
         seed = tfp.random.sanitize_seed(seed)
         if self.bijector.is_onto:
-            return self._generate(n, seed, temperature, mean)
+            return self._generate(n, seed, temperature, mean)[0]
         return self._generate_with_preimage(n, seed, temperature, mean)
 
     def _generate(self, n, seed, temperature, mean):
+        """Samples, and for each whether all parts, the noise too, have a preimage."""
         seeds = tfp.random.split_seed(seed, 2)
-        parts = draw(self._bases, [n], seeds[0], temperature)
+        latents = draw(self._bases, [n], seeds[0], temperature)
         if mean:
             residuals = [tf.repeat(d.mean()[None], n, axis=0) for d in self.bijector.residuals]
         else:
             residuals = draw(self.bijector.residuals, [n], seeds[1], temperature)
-        return as_list(self.bijector.inverse_and_log_det(bundle(parts + residuals))[0])[0]
+        parts = as_list(self.bijector.inverse_and_log_det(bundle(latents + residuals))[0])
+        finite = [tf.reduce_all(tf.math.is_finite(part), axis=list(range(1, part.shape.rank))) for part in parts]
+        return parts[0], tf.reduce_all(tf.stack(finite), axis=0)
 
     def _generate_with_preimage(self, n, seed, temperature, mean, rounds=100):
         """Draws again, up to a limit, what came out as NaN: then the samples follow the density, normalised."""
-        axes = list(range(1, 1 + self.event_shape.rank))
 
-        def redraw(i, x, bad):
-            again = self._generate(n, tf.random.experimental.stateless_fold_in(seed, i), temperature, mean)
-            x = tf.where(tf.reshape(bad, tf.concat([[n], [1] * self.event_shape.rank], axis=0)), again, x)
-            return i + 1, x, tf.reduce_any(~tf.math.is_finite(x), axis=axes)
+        def redraw(i, x, good):
+            again, good_again = self._generate(n, tf.random.experimental.stateless_fold_in(seed, i), temperature, mean)
+            keep = tf.reshape(good, tf.concat([[n], [1] * self.event_shape.rank], axis=0))
+            return i + 1, tf.where(keep, x, again), good | good_again
 
-        x = self._generate(n, seed, temperature, mean)
-        _, x, bad = tf.while_loop(
-            lambda i, _, bad: (i < rounds) & tf.reduce_any(bad),
-            redraw,
-            (tf.constant(0), x, tf.reduce_any(~tf.math.is_finite(x), axis=axes)),
+        x, good = self._generate(n, seed, temperature, mean)
+        _, x, good = tf.while_loop(
+            lambda i, _, good: (i < rounds) & ~tf.reduce_all(good), redraw, (tf.constant(0), x, good)
         )
-        if tf.executing_eagerly() and np.any(bad):
+        if tf.executing_eagerly() and not np.all(good):
             raise ValueError(
-                f"{int(np.sum(bad))} of {int(n)} samples found no preimage in {rounds} rounds: the layers that reach "
-                "only part of the space (tanh, sigmoid, softplus, ELU, Abs) get values outside it. Train the flow "
-                "first, put an invertible function onto the whole line in their place, or use Stochastic."
+                f"{int(np.sum(~good.numpy()))} of {int(n)} samples found no preimage in {rounds} rounds: the layers "
+                "that reach only part of the space (tanh, sigmoid, softplus, ELU, Abs) get values outside it. Train "
+                "the flow first, put an invertible function onto the whole line in their place, or use Stochastic."
             )
         return x
 
