@@ -101,8 +101,9 @@ def test_conventions_of_tfp():
         assert flow.log_prob(x).shape == x.shape[:-1]
         assert flow.log_prob(x, num_draws=3).shape == x.shape[:-1]
         assert x.dtype == flow.log_prob(x).dtype == tf.float32
-    np.testing.assert_array_equal(flow.sample(4, seed=(1, 2)), flow.sample(4, seed=(1, 2)))
-    np.testing.assert_array_equal(flow.log_prob(x, seed=(1, 2)), flow.log_prob(x, seed=(1, 2)))
+    for seed in [(1, 2), 7, tf.constant([3, 4])]:
+        np.testing.assert_array_equal(flow.sample(4, seed=seed), flow.sample(4, seed=seed))
+        np.testing.assert_array_equal(flow.log_prob(x, seed=seed), flow.log_prob(x, seed=seed))
     x = flow.sample(4, seed=1)
     assert np.all(flow.log_prob(x) != flow.log_prob(x)), "without a seed, draws are new"
     np.testing.assert_allclose(flow.prob(x, seed=(1, 2)), np.exp(flow.log_prob(x, seed=(1, 2))), rtol=1e-6)

@@ -5,6 +5,7 @@ scale of a layer means the same for all of them. `Code` is the exception: it liv
 """
 
 import math
+import numbers
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -76,7 +77,7 @@ class StandardNormal(Augmentation):
         return StandardNormal((*prefix, *self._fixed_event_shape), self.dtype)
 
     def _sample_n(self, n, seed=None):
-        return tf.random.stateless_normal(self._sample_shape(n), tfp.random.sanitize_seed(seed), dtype=self.dtype)
+        return tf.random.stateless_normal(self._sample_shape(n), stateless_seed(seed), dtype=self.dtype)
 
     def _log_prob(self, x):
         return -0.5 * (self._sum_event(tf.square(x)) + self.dimension * math.log(2 * math.pi))
@@ -105,9 +106,7 @@ class StandardUniform(Augmentation):
         return tf.fill(self._fixed_event_shape, tf.cast((self.low + self.high) / 2, self.dtype))
 
     def _sample_n(self, n, seed=None):
-        return tf.random.stateless_uniform(
-            self._sample_shape(n), tfp.random.sanitize_seed(seed), self.low, self.high, self.dtype
-        )
+        return tf.random.stateless_uniform(self._sample_shape(n), stateless_seed(seed), self.low, self.high, self.dtype)
 
     def _log_prob(self, x):
         outside = self._sum_event(tf.cast((x < self.low) | (x > self.high), self.dtype))
@@ -156,7 +155,7 @@ class OrthogonalNormal(_Orthogonal):
     """
 
     def _sample_n(self, n, seed=None):
-        return self._centred_normal(n, tfp.random.sanitize_seed(seed))
+        return self._centred_normal(n, stateless_seed(seed))
 
     def _log_prob(self, x):
         return -0.5 * (self._sum_event(tf.square(x)) + self.dimension * math.log(2 * math.pi))
@@ -174,7 +173,7 @@ class OrthogonalUniform(_Orthogonal):
     """
 
     def _sample_n(self, n, seed=None):
-        direction_seed, amplitude_seed = tfp.random.split_seed(seed, 2)
+        direction_seed, amplitude_seed = tfp.random.split_seed(stateless_seed(seed), 2)
         direction = self._centred_normal(n, direction_seed)
         shape = tf.concat([[n], self.prefix, self.patches.image_shape], axis=0)
         uniform = tf.random.stateless_uniform(shape, amplitude_seed, dtype=self.dtype)
@@ -208,6 +207,16 @@ class OrthogonalUniform(_Orthogonal):
             if d > 0
         ]
         return tf.constant(math.prod(self.prefix) * self.patches.channels * math.fsum(volumes), self.dtype)
+
+
+def stateless_seed(seed):
+    """A seed for TensorFlow's stateless functions: of a number always the same one, of None a new one.
+
+    TFP's own `sanitize_seed` gives a new one for a number too, each time it is called.
+    """
+    if isinstance(seed, numbers.Integral):
+        return tf.constant([int(seed) >> 31 & 0x7FFFFFFF, int(seed) & 0x7FFFFFFF], tf.int32)
+    return tfp.random.sanitize_seed(seed)
 
 
 def standard_noise(kind: str, event_shape, dtype) -> Augmentation:

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_shapes
-from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform
+from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform, stateless_seed
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 
@@ -98,7 +98,7 @@ class FlowDistribution(tfd.Distribution):
         )
 
     def _log_prob(self, x, num_draws=1, seed=None, chunk_size=1):
-        seed = tfp.random.sanitize_seed(seed)
+        seed = stateless_seed(seed)
         # One batch axis, whatever x has: the Keras layers inside may take no other.
         points = tf.reshape(x, [-1, *self.event_shape])
         if num_draws == 1 or self.is_exact:
@@ -140,7 +140,7 @@ class FlowDistribution(tfd.Distribution):
         return total - math.log(num_draws)
 
     def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
-        seed = tfp.random.sanitize_seed(seed)
+        seed = stateless_seed(seed)
         if self.bijector.is_onto:
             return self._generate(n, seed, temperature, mean)[0]
         return self._generate_with_preimage(n, seed, temperature, mean)
