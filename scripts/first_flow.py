@@ -34,8 +34,8 @@ def two_moons(count: int, seed: int) -> np.ndarray:
 
 
 def build(blocks: int, seed: int):
-    """The network as a bijector, and the Keras models inside it."""
-    conditioners, layers = [], []
+    """The network as a bijector."""
+    layers = []
 
     def funnel(features, units, seed):
         conditioner = keras.Sequential(
@@ -46,7 +46,6 @@ def build(blocks: int, seed: int):
                 keras.layers.Dense(25 * (features - units), kernel_initializer="zeros"),
             ]
         )
-        conditioners.append(conditioner)
         transform = fb.Stack([fb.Affine(), fb.Spline(bound=3.0)])
         return fb.Funnel(fb.Linear.create(features, units, seed=seed), conditioner, transform)
 
@@ -57,15 +56,15 @@ def build(blocks: int, seed: int):
         first = seed + 10 * block
         layers += [fb.Linear.create(2, 8, seed=first), spline()]
         layers += [funnel(8, 4, first + 1), spline(), funnel(4, 2, first + 2)]
-    return fb.Sequential(layers), conditioners
+    return fb.Sequential(layers)
 
 
 class Exported(tf.Module):
     """What the SavedModel offers."""
 
-    def __init__(self, flow, weights):
+    def __init__(self, flow):
         super().__init__()
-        self.flow, self.weights = flow, weights
+        self.flow = flow
 
     @tf.function(input_signature=[tf.TensorSpec([None, 2])])
     def log_prob(self, x):
@@ -127,9 +126,9 @@ def main():
 
     keras.utils.set_random_seed(arguments.seed)
     train_data, test_data = two_moons(20_000, arguments.seed), two_moons(5_000, arguments.seed + 1)
-    net, conditioners = build(arguments.blocks, arguments.seed)
+    net = build(arguments.blocks, arguments.seed)
     flow = FlowDistribution(net)
-    weights = [*flow.trainable_variables, *(v.value for c in conditioners for v in c.trainable_variables)]
+    weights = flow.trainable_variables
     numbers = sum(int(np.prod(w.shape)) for w in weights)
     print(f"A network of {len(net.bijectors)} layers and {numbers:,} weights; trained for {arguments.steps} steps.")
 
@@ -146,7 +145,7 @@ def main():
         "flow, 100 draws": flow.log_prob(test_data, num_draws=100, seed=1),
     }
     mass = picture(flow, test_data, arguments.out / "density.png")
-    tf.saved_model.save(Exported(flow, weights), arguments.out / "saved_model")
+    tf.saved_model.save(Exported(flow), arguments.out / "saved_model")
 
     print(f"\n{'test log-likelihood, nats':<30}{'mean':>9}{'std. error':>12}")
     for name, values in rows.items():

@@ -2,7 +2,9 @@
 
 import itertools
 import math
+from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,6 +16,7 @@ from tfp_flowify import FlowDistribution
 from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.checks import bundle
 from tfp_flowify.distributions import Code
+from tfp_flowify.distributions.flow import draw
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 T = tf.float64
@@ -123,6 +126,16 @@ def log_joint(flow, x, u):
     return flow.joint.log_prob(bundle([x, *noise_parts(flow, u)]))
 
 
+def integrated_and_covered(flow, x):
+    """log p(x), the noise integrated out by quadrature: over all of it, and over what is drawn."""
+    noise = sum(b.shape[1] for b in noise_coordinates(flow) if b is not None)
+    u, cell = grid(noise, points={1: 20000, 2: 1500}[noise])
+    joint = log_joint(flow, np.broadcast_to(x, (len(u), len(x))), u).numpy()
+    drawn = sum(d.log_prob(n).numpy() for d, n in zip(flow.bijector.noise, noise_parts(flow, u), strict=True))
+    covered = np.where(np.isfinite(drawn), joint, -np.inf)
+    return np.log(np.exp(joint).sum() * cell), np.log(np.exp(covered).sum() * cell)
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_densities_integrate_to_one(name):
     flow = FlowDistribution(EXACT[name]())
@@ -151,12 +164,7 @@ def test_densities_with_noise_integrated_out_integrate_to_one(name):
 def test_bounds_are_bounds_and_rise_with_the_draws(name, point):
     flow = FlowDistribution(BOUND[name]())
     x = np.array(point)[: math.prod(flow.event_shape)]
-    noise = sum(b.shape[1] for b in noise_coordinates(flow) if b is not None)
-    u, cell = grid(noise, points={1: 20000, 2: 1500}[noise])
-    joint = log_joint(flow, np.broadcast_to(x, (len(u), len(x))), u).numpy()
-    integrated = np.log(np.exp(joint).sum() * cell)
-    draws = sum(d.log_prob(n).numpy() for d, n in zip(flow.bijector.noise, noise_parts(flow, u), strict=True))
-    covered = np.log(np.exp(np.where(np.isfinite(draws), joint, -np.inf)).sum() * cell)
+    integrated, covered = integrated_and_covered(flow, x)
     means, errors = [], []
     for k, repeats in [(1, 40_000), (10, 10_000), (100, 2_000), (1000, 400)]:
         batch = tf.broadcast_to(tf.reshape(tf.constant(x, T), flow.event_shape), [repeats, *flow.event_shape])
@@ -171,6 +179,58 @@ def test_bounds_are_bounds_and_rise_with_the_draws(name, point):
     assert means[-1] <= integrated + 3 * errors[-1] + 1e-9
     if "uniform" in name:
         assert covered < integrated - 1e-3, "uniform noise covers only part of the joint"
+
+
+@pytest.mark.parametrize(
+    "name, point, exact, limit",
+    [
+        ("linear_more_uniform", (0.4,), -1.233, -1.562),
+        ("linear_more_uniform", (-0.6,), -3.301, -3.388),
+        ("unfold_overlap_uniform", (0.4, -0.7), -2.452, -2.507),
+        ("unfold_overlap_uniform", (-0.6, 0.5), -2.061, -2.106),
+    ],
+)
+def test_what_uniform_noise_loses_is_what_the_documentation_says(name, point, exact, limit):
+    integrated, covered = integrated_and_covered(FlowDistribution(BOUND[name]()), np.array(point))
+    assert (integrated, covered) == pytest.approx((exact, limit), abs=6e-4)
+    rows = (Path(__file__).parent.parent / "docs/maths.md").read_text()
+    assert f"| {exact:.3f} | {limit:.3f} |" in rows
+
+
+@pytest.mark.slow
+def test_the_drawn_density_of_the_noise_varies_less_than_its_entropy_would():
+    """Once a network has learned, log p(x, noise) follows log q(noise), and only the drawn value cancels it."""
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 4000)
+    data = np.stack([np.cos(angle), np.sin(angle)], 1) * rng.normal(1.5, 0.1, (4000, 1))
+    data = tf.constant(data, tf.float32)
+    layers = []
+    for i in range(3):
+        conditioner = keras.Sequential([keras.Input([2]), keras.layers.Dense(64, "gelu"), keras.layers.Dense(8)])
+        layers += [fb.Linear.create(2, 6, seed=i), fb.RationalQuadraticSpline(tf.Variable(tf.zeros([23])))]
+        layers += [fb.Funnel(fb.Linear.create(6, 2, seed=10 + i), conditioner)]
+    flow = FlowDistribution(fb.Sequential(layers))
+    optimizer = keras.optimizers.Adam(2e-3)
+    optimizer.build(flow.trainable_variables)
+
+    @tf.function
+    def train_step(batch):
+        with tf.GradientTape() as tape:
+            loss = -tf.reduce_mean(flow.log_prob(batch))
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, flow.trainable_variables), flow.trainable_variables, strict=True)
+        )
+
+    for step in range(600):
+        train_step(data[(step * 250) % 4000 :][:250])
+    drawn, closed = [], []
+    for x in data[:10]:
+        noise = draw(flow.bijector.noise, [2000], tf.constant([1, 2]))
+        log_q = sum(d.log_prob(n) for d, n in zip(flow.bijector.noise, noise, strict=True))
+        log_p = flow.joint.log_prob([tf.broadcast_to(x, [2000, 2]), *noise])
+        drawn.append(np.var(log_p - log_q))
+        closed.append(np.var(log_p))
+    assert 3 * np.mean(drawn) < np.mean(closed)
 
 
 @pytest.mark.parametrize(
@@ -211,21 +271,31 @@ def test_abs_is_normalised_on_a_base_it_reaches():
     assert abs(np.exp(flow.log_prob(x)).sum() * cell - 1) < 1e-6
 
 
-def test_probabilities_of_whole_numbers_sum_to_one():
-    net = fb.Sequential([fb.Dequantize(4, T), tfb.Invert(tfb.Sigmoid()), linear(1, 1, T)], event_shape=(1,))
-    flow = FlowDistribution(net)
-    u = (np.arange(200_000) + 0.5) / 200_000 - 0.5
-    total, bounds = 0.0, []
-    for level in range(4):
-        weights = flow.joint.log_prob([tf.fill([len(u), 1], tf.constant(level, T)), tf.constant(u[:, None], T)])
-        total += np.exp(weights).mean()
-        bounds.append((np.mean(weights), np.log(np.exp(weights).mean())))
-    assert abs(total - 1) < 1e-4
-    assert all(bound < exact for bound, exact in bounds)
+@pytest.mark.parametrize("squash", [True, False], ids=["logit behind", "nothing confines it"])
+def test_probabilities_of_whole_numbers_sum_to_one(squash):
+    layers = [fb.Dequantize(4, T), *([tfb.Invert(tfb.Sigmoid())] if squash else []), linear(1, 1, T)]
+    flow = FlowDistribution(fb.Sequential(layers, event_shape=(1,)))
+    # The cells of the levels, with the end cells reaching as far as there is mass.
+    z = (np.arange(400_000) + 0.5) / 400_000
+    z = z if squash else 40 * z - 20
+    level = np.clip(np.floor(4 * z), 0, 3)
+    weights = np.exp(flow.joint.log_prob([tf.constant(level[:, None]), tf.constant((4 * z - level - 0.5)[:, None])]))
+    probability = np.array([weights[level == k].sum() for k in range(4)]) * 4 * (z[1] - z[0])
+    assert abs(probability.sum() - 1) < 1e-4
+    bounds = flow.log_prob(np.repeat(np.arange(4), 5000)[:, None], seed=1).numpy().reshape(4, 5000)
+    assert np.all(bounds.mean(axis=1) < np.log(probability))
+    assert np.all(flow.log_prob(np.arange(4)[:, None], num_draws=20_000, seed=1) < np.log(probability) + 0.02)
     drawn = flow.sample(20_000, seed=3).numpy().flatten()
-    assert set(drawn) == {0.0, 1.0, 2.0, 3.0}
-    for level, (_, exact) in enumerate(bounds):
-        assert abs(np.mean(drawn == level) - math.exp(exact)) < 0.015
+    np.testing.assert_allclose([np.mean(drawn == k) for k in range(4)], probability, atol=0.015)
+    assert np.isneginf(flow.log_prob([[-1.0], [0.5], [4.0]])).all()
+
+
+def test_saturated_pixels_survive_a_logit():
+    net = fb.Sequential([fb.Dequantize(256), tfb.Invert(tfb.Sigmoid())], event_shape=(1000,))
+    flow = FlowDistribution(net)
+    x = tf.repeat(tf.constant([[0.0], [255.0]]), 1000, axis=1)
+    for seed in range(500):
+        assert np.isfinite(flow.log_prob(x, seed=seed)).all()
 
 
 @pytest.mark.parametrize("name", [*EXACT, *BOUND])

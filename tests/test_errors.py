@@ -72,7 +72,7 @@ CASES = {
     "split": (lambda: fb.Split(2, 3), "2 -> 3. Use Widen"),
     "widen": (lambda: fb.Widen(3, 2), "3 -> 2. Use Split"),
     "coupling": (lambda: fb.Coupling(3, None, kept=3), "kept=3 of 3"),
-    "funnel": (lambda: fb.Funnel(linear(2, 3, T), Net(3, 2, T)), "drops nothing"),
+    "funnel": (lambda: fb.Funnel(linear(2, 3, T), Net(3, 2, T)), "nothing to whiten"),
     "conditioner": (
         lambda: fb.Funnel(linear(4, 2, T), Net(2, 3, T)).forward(zeros(5, 4)), "gives 3 numbers.*needs 2 for each: 4"
     ),
@@ -98,7 +98,44 @@ CASES = {
     "function": (
         lambda: fb.Stochastic(lambda x: x[..., :1], (3,), (2,)).forward([zeros(5, 3), zeros(5, 2)]), r"must give \(2,\)"
     ),
+    "code alone": (lambda: fb.Funnel(fb.Sequential([fb.Abs()], (2,)), Net(2, 4, T)), "nothing to whiten"),
+    "leading axes": (lambda: fb.Sum((2,)).forward([zeros(5, 2), zeros(4, 2)]), r"same leading axes.*\(5, 2\), \(4,"),
+    "base batch": (
+        lambda: FlowDistribution(linear(4, 2, T), tfd.MultivariateNormalDiag(zeros(3, 2))), r"no batch shape.*\(3,\)"
+    ),
+    "base dtype": (lambda: FlowDistribution(linear(4, 2, T), StandardNormal((2,), tf.float64)), "float32.*float64"),
+    "raw TFP flow": (lambda: FlowDistribution(fb.Tanh()), r"Sequential\(\[bijector\], event_shape"),
+    "raw TFP branch": (lambda: fb.Residual(fb.Tanh()), "Residual takes a layer.*Sequential"),
+    "raw TFP funnel": (lambda: fb.Funnel(fb.Tanh(), None), "Funnel takes a layer.*Sequential"),
+    "shape as number": (lambda: fb.Sequential([fb.Tanh()], event_shape=5), r"such as \(5,\). Received: 5"),
+    "not a bijector": (lambda: fb.Sequential([tf.nn.relu], event_shape=(5,)), "layer is a bijector.*Stochastic"),
+    "changed dimension": (
+        lambda: fb.Sequential([tfp.bijectors.IteratedSigmoidCentered()], event_shape=(3,)), "not as many numbers"
+    ),
+    "conditioner dtype": (
+        lambda: fb.Funnel(linear(4, 2, tf.float64), lambda z: tf.zeros([4])).forward(tf.zeros([5, 4], tf.float64)),
+        "conditioner.*float32.*float64",
+    ),
+    "function dtype": (
+        lambda: fb.Stochastic(lambda x: tf.cast(x, tf.float64), (3,), (3,)).forward([zeros(3), zeros(3)]),
+        "function.*float64.*float32",
+    ),
+    "shift dtype": (lambda: fb.Diagonal(zeros(3), tf.zeros([3], tf.float64)), "float64.*float32"),
+    "sign shape": (lambda: fb.Diagonal(zeros(3), sign=np.ones([2, 3])), r"\(3,\)"),
+    "half precision": (lambda: fb.Expm(tf.zeros([3], tf.bfloat16)).matrix(), "bfloat16"),
     # Graphs.
+    "outputs twice": (
+        lambda: fb.Graph([fb.Node(fb.LeakyReLU(), "x", "z")], {"x": (2,)}, ("z", "z")), "must be an output, once"
+    ),
+    "code fed on": (
+        lambda: fb.Graph([fb.Node(fb.Abs(), "x", ("z", "code"))], {"x": (2,)}, ("z", "code")), "A code must leave"
+    ),
+    "wire name taken": (
+        lambda: fb.Graph(
+            [fb.Node(fb.Duplicate((2,)), "x", ("a", "b")), fb.Node(fb.LeakyReLU(), "a", "b")], {"x": (2,)}, ("b",)
+        ),
+        r"new names.*\['b'\]",
+    ),
     "chain": (lambda: fb.Sequential([linear(4, 3, T), linear(4, 3, T)]), r"Linear takes event shapes.*4.*3"),
     "empty": (lambda: fb.Sequential([]), "at least one"),
     "unknown shape": (lambda: fb.Sequential([fb.LeakyReLU()]), "LeakyReLU, takes any shape"),
@@ -129,5 +166,8 @@ def test_bad_input_is_named(name):
 
 def test_samples_without_preimage_are_reported():
     far = fb.Sequential([fb.Tanh(), fb.Diagonal(shift=tf.constant([100.0]))], event_shape=(1,))
+    flow = FlowDistribution(far)
     with pytest.raises(ValueError, match=r"no preimage in 100 rounds.*Stochastic"):
-        FlowDistribution(far).sample(5, seed=1)
+        flow.sample(5, seed=1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no preimage in 100 rounds"):
+        tf.function(flow.sample)(5, seed=1)

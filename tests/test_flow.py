@@ -242,6 +242,112 @@ def test_whole_numbers_may_be_given_as_integers():
     assert set(np.unique(flow.sample(50, seed=1) % 1)) == {0.0}
 
 
+SINGLE_INPUT = [name for name in CASES if name not in ("concatenate", "whiten", "whiten_spline", "whiten_constant")]
+SINGLE_INPUT = [name for name in SINGLE_INPUT if not name.startswith("sum")]
+
+
+@pytest.mark.parametrize("name", SINGLE_INPUT)
+def test_every_layer_scores_and_samples_with_unknown_batch_size(name):
+    flow = FlowDistribution(CASES[name](tf.float32))
+    x = tf.cast(flow.sample(3, seed=1), tf.float32)
+    signature = [tf.TensorSpec([None, *flow.event_shape])]
+    for num_draws in (1, 3):
+        score = functools.partial(flow.log_prob, num_draws=num_draws, chunk_size=2, seed=(1, 2))
+        np.testing.assert_allclose(tf.function(score, input_signature=signature)(x), score(x), rtol=1e-3, atol=1e-3)
+    sample = tf.function(lambda n: flow.sample(n, seed=(1, 2)), input_signature=[tf.TensorSpec([], tf.int32)])
+    np.testing.assert_allclose(sample(tf.constant(3)), flow.sample(3, seed=(1, 2)), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("make", [noisy_flow, exact_flow, tfp_flow])
+def test_no_value_is_stale_in_a_function(make):
+    flow, x = make(), values((7, 3), tf.float32)
+    parts = flow.joint.sample(7, seed=1)
+    joint = flow.joint
+
+    @tf.function
+    def twice():
+        first = joint.log_prob(parts), flow.bijector.forward(parts), flow.log_prob(x, seed=1)
+        for variable in flow.trainable_variables:
+            variable.assign_add(0.1 * tf.ones_like(variable))
+        with tf.GradientTape(persistent=True) as tape:
+            second = joint.log_prob(parts), flow.bijector.forward(parts), flow.log_prob(x, seed=1)
+            losses = [sum(tf.reduce_sum(part) for part in tf.nest.flatten(value)) for value in second]
+        return first, second, [tape.gradient(loss, flow.trainable_variables[0]) for loss in losses]
+
+    first, second, gradients = twice()
+    assert all(np.any(a != b) for a, b in zip(tf.nest.flatten(first), tf.nest.flatten(second), strict=True))
+    assert all(gradient is not None for gradient in gradients)
+
+
+def test_keras_conditioners_see_one_batch_axis_whatever_the_data_has():
+    conditioner = tf.keras.Sequential([tf.keras.Input([4, 4, 1]), tf.keras.layers.Conv2D(2, 3, padding="same")])
+    funnel = fb.Funnel(fb.Sequential([fb.Linear.create(2, 1, seed=1)], (4, 4, 2)), conditioner)
+    flow, x = FlowDistribution(funnel), values((2, 3, 4, 4, 2), tf.float32)
+    expected = flow.log_prob(tf.reshape(x, [6, 4, 4, 2]))
+    np.testing.assert_allclose(tf.reshape(flow.log_prob(x), [6]), expected, rtol=1e-5)
+    np.testing.assert_allclose(tf.reshape(flow.joint.log_prob(x), [6]), expected, rtol=1e-5)
+    np.testing.assert_allclose(flow.joint.log_prob(x[0, 0]), expected[0], rtol=1e-5)
+    np.testing.assert_allclose(funnel.forward(x[0, 0])[1], funnel.forward(x)[1][0, 0], atol=1e-5)
+
+
+def test_points_that_no_draw_reaches_have_density_zero():
+    base = tfd.Independent(tfd.Uniform(-tf.ones(3), tf.ones(3)), 1)
+    flow = FlowDistribution(fb.Linear.create(2, 3, seed=0), base)
+    x = tf.constant([[0.1, 0.1], [5.0, 5.0]])
+    with tf.GradientTape() as tape:
+        log_prob = flow.log_prob(x, num_draws=40, chunk_size=2, seed=1)
+        loss = log_prob[0]
+    assert np.isfinite(log_prob[0]) and np.isneginf(log_prob[1])
+    assert all(np.isfinite(g).all() for g in tape.gradient(loss, flow.trainable_variables) if g is not None)
+
+
+@pytest.mark.parametrize(
+    "bijector",
+    [tfp.bijectors.Softsign(), tfp.bijectors.SoftClip(-1.0, 1.0), tfp.bijectors.Chain([tfp.bijectors.Tanh()])],
+)
+def test_bijectors_of_tfp_that_are_not_onto_are_sampled_by_their_density(bijector):
+    flow = FlowDistribution(fb.Sequential([bijector, tfp.bijectors.Scale(0.8)], event_shape=(1,)))
+    assert not flow.bijector.is_onto
+    samples = flow.sample(20_000, seed=1).numpy()
+    z = flow.network(samples).numpy()
+    reachable = np.random.default_rng(0).normal(size=100_000)
+    reachable = reachable[np.abs(reachable) < 0.8]
+    assert np.abs(z).max() <= 0.8
+    assert abs(np.mean(z**2) - np.mean(reachable**2)) < 0.01
+
+
+def test_gradients_through_samples_are_claimed_only_where_they_are_right():
+    full = tfd.FULLY_REPARAMETERIZED
+    assert exact_flow().reparameterization_type == full == noisy_flow().reparameterization_type
+    for name in ("tanh", "max_pool", "abs", "relu", "dequantize"):
+        assert FlowDistribution(CASES[name](tf.float32)).reparameterization_type != full
+    mixture = tfd.MixtureSameFamily(tfd.Categorical([0.0, 0.0]), tfd.MultivariateNormalDiag(tf.zeros([2, 2])))
+    assert FlowDistribution(linear(3, 2, tf.float32), mixture).reparameterization_type != full
+
+
+def test_variables_of_a_base_are_kept(tmp_path):
+    mean = tf.Variable([1.0, 2.0])
+    flow = FlowDistribution(linear(3, 2, tf.float32), tfd.MultivariateNormalDiag(mean))
+    assert any(variable is mean for variable in flow.trainable_variables)
+    path = tf.train.Checkpoint(flow=flow).save(tmp_path / "checkpoint")
+    mean.assign([0.0, 0.0])
+    tf.train.Checkpoint(flow=flow).restore(path)
+    np.testing.assert_array_equal(mean, [1.0, 2.0])
+    module = tf.Module()
+    module.flow = flow
+    module.score = tf.function(flow.log_prob, input_signature=[tf.TensorSpec([None, 3])])
+    tf.saved_model.save(module, tmp_path / "saved")
+    x = values((4, 3), tf.float32)
+    loaded = tf.saved_model.load(tmp_path / "saved")
+    np.testing.assert_allclose(loaded.score(x), flow.log_prob(x), rtol=1e-5)
+
+
+def test_layers_made_with_one_seed_have_different_rotations():
+    layer = fb.Linear.create(4, 4, seed=3, dtype=tf.float64)
+    assert np.abs(layer.right.matrix() - layer.left.matrix()).max() > 0.1
+    assert np.abs(layer.kernel - np.eye(4)).max() > 0.1
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_training_finds_a_density(jit_compile):
     """On a ring, which no linear map makes normal, the flow beats the best Gaussian by far."""
@@ -262,8 +368,8 @@ def test_training_finds_a_density(jit_compile):
             fb.Coupling(2, net, swap=bool(i % 2), transform=fb.Spline(bound=3.0)),
         ]
     flow = FlowDistribution(fb.Sequential(layers))
-    nets = [layer.conditioner for layer in layers[1::2]]
-    variables = list(flow.trainable_variables) + [v.value for net in nets for v in net.trainable_variables]
+    variables = flow.trainable_variables
+    assert len(variables) == 4 * (4 + 4), "those of the linear layers and of the Keras models"
     optimizer = tf.keras.optimizers.Adam(0.01)
 
     optimizer.build(variables)

@@ -1,11 +1,14 @@
 """The base of all layers: a bijection on an augmented space, value and log-det in one pass."""
 
+import math
+
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tensorflow_probability.python.internal import cache_util  # Private; the reason why TFP is pinned.
 
 from tfp_flowify.bijectors.checks import (
+    all_variables,
     as_list,
+    as_shape,
     bundle,
     check_parts,
     event_shapes,
@@ -15,9 +18,6 @@ from tfp_flowify.bijectors.checks import (
 )
 
 tfb = tfp.bijectors
-
-# Bijectors of TFP's whose image is not the whole space.
-_NOT_ONTO = (tfb.Tanh, tfb.Sigmoid, tfb.Softplus, tfb.Exp, tfb.Expm1, tfb.Softsign, tfb.NormalCDF)
 
 
 class FlowBijector(tfb.Bijector):
@@ -53,18 +53,18 @@ class FlowBijector(tfb.Bijector):
     1.5
     """
 
-    # Stores each log-det beside its value, so that TFP never runs a layer twice for one log_prob.
-    _cache = cache_util.BijectorCacheWithGreedyAttrs("_forward_pair", "_inverse_pair")
-
     #: Whether every point of the output space has a preimage. Where not, the density integrates to less than one.
     is_onto = True
 
     #: Whether the first input holds whole numbers, so that integers may be given for it.
     takes_integers = False
 
+    #: Whether the layer only moves entries about.
+    only_moves = False
+
     def __init__(self, inputs, outputs, noise=(), residuals=(), dtype=None, name=None):
-        self.inputs = self._no_dependency([tuple(shape) for shape in inputs])
-        self.outputs = self._no_dependency([tuple(shape) for shape in outputs])
+        self.inputs = self._no_dependency([as_shape(shape) for shape in inputs])
+        self.outputs = self._no_dependency([as_shape(shape) for shape in outputs])
         self.noise = self._no_dependency(list(noise))
         self.residuals = self._no_dependency(list(residuals))
         self._in_shapes = self._no_dependency(self.inputs + event_shapes(self.noise))
@@ -90,51 +90,67 @@ class FlowBijector(tfb.Bijector):
         inputs = check_parts(self, x, self.inputs, self.dtype)
         batch = tf.shape(inputs[0])[: inputs[0].shape.rank - len(self.inputs[0])]
         noise = [tf.zeros(tf.concat([batch, d.event_shape], axis=0), d.dtype) for d in self.noise]
-        outputs = self.forward_and_log_det(bundle(inputs + noise))[0]
-        return bundle(as_list(outputs)[: len(self.outputs)])
+        outputs, _ = self._with_one_batch_axis(self.forward_and_log_det, inputs + noise, "forward")
+        return bundle(outputs[: len(self.outputs)])
 
-    # What TFP asks for, from the above.
+    @property
+    def variables(self) -> tuple:
+        """All variables, also those of Keras models inside."""
+        return all_variables(self)
+
+    @property
+    def trainable_variables(self) -> tuple:
+        """All trainable variables, also those of Keras models inside."""
+        return all_variables(self, trainable=True)
+
+    # What TFP asks for, from the above. It knows a tensor that it has seen by its identity, and then gives back what it
+    # computed from it, though a weight may have changed or a tape started since; so it always gets new tensors.
 
     def forward(self, x, name="forward", **kwargs):
-        return super().forward(self._admit(x, self._in_shapes), name, **kwargs)
+        return super().forward(fresh(check_parts(self, x, self._in_shapes, self.dtype)), name, **kwargs)
 
     def inverse(self, y, name="inverse", **kwargs):
-        return super().inverse(self._admit(y, self._out_shapes), name, **kwargs)
+        return super().inverse(fresh(check_parts(self, y, self._out_shapes, self.dtype)), name, **kwargs)
 
     def forward_log_det_jacobian(self, x, event_ndims=None, name="forward_log_det_jacobian", **kwargs):
-        return super().forward_log_det_jacobian(self._admit(x, self._in_shapes), event_ndims, name, **kwargs)
+        x = fresh(check_parts(self, x, self._in_shapes, self.dtype))
+        return super().forward_log_det_jacobian(x, event_ndims, name, **kwargs)
 
     def inverse_log_det_jacobian(self, y, event_ndims=None, name="inverse_log_det_jacobian", **kwargs):
-        return super().inverse_log_det_jacobian(self._admit(y, self._out_shapes), event_ndims, name, **kwargs)
-
-    def _admit(self, x, shapes):
-        """Checks parts against the shapes and the type that they must have.
-
-        TFP's cache knows a tensor by its identity. In eager mode a weight may have changed since it saw the tensor, and
-        a tape may have started, so there every call gets tensors of its own.
-        """
-        parts = check_parts(self, x, shapes, self.dtype)
-        return bundle([tf.identity(part) for part in parts] if tf.executing_eagerly() else parts)
-
-    def _forward_pair(self, x):
-        z, log_det = self.forward_and_log_det(x)
-        return z, {"ildj": -tf.convert_to_tensor(log_det)}
-
-    def _inverse_pair(self, z):
-        x, log_det = self.inverse_and_log_det(z)
-        return x, {"ildj": tf.convert_to_tensor(log_det)}
+        y = fresh(check_parts(self, y, self._out_shapes, self.dtype))
+        return super().inverse_log_det_jacobian(y, event_ndims, name, **kwargs)
 
     def _forward(self, x):
-        return self.forward_and_log_det(x)[0]
+        return bundle(self._with_one_batch_axis(self.forward_and_log_det, as_list(x), "forward")[0])
 
     def _inverse(self, z):
-        return self.inverse_and_log_det(z)[0]
+        return bundle(self._with_one_batch_axis(self.inverse_and_log_det, as_list(z), "inverse")[0])
 
     def _forward_log_det_jacobian(self, x):
-        return self.forward_and_log_det(x)[1]
+        return self._with_one_batch_axis(self.forward_and_log_det, as_list(x), "forward")[1]
 
     def _inverse_log_det_jacobian(self, z):
-        return self.inverse_and_log_det(z)[1]
+        return self._with_one_batch_axis(self.inverse_and_log_det, as_list(z), "inverse")[1]
+
+    def _with_one_batch_axis(self, function, parts, direction):
+        """Runs a method with all leading axes as one: networks inside take that, and may misread anything else."""
+        taken, given = self._in_shapes, self._out_shapes
+        if direction == "inverse":
+            taken, given = given, taken
+        batch_ndims = parts[0].shape.rank - len(taken[0])
+        batch, static_batch = tf.shape(parts[0])[:batch_ndims], parts[0].shape[:batch_ndims]
+        flat = [tf.reshape(part, [-1, *shape]) for part, shape in zip(parts, taken, strict=True)]
+        results, log_det = function(bundle(flat))
+        log_det = tf.convert_to_tensor(log_det)
+        if log_det.shape.rank:
+            log_det = tf.reshape(tf.broadcast_to(log_det, tf.shape(flat[0])[:1]), batch)
+        results = [
+            tf.ensure_shape(
+                tf.reshape(result, tf.concat([batch, tf.constant(shape, tf.int32)], axis=0)), [*static_batch, *shape]
+            )
+            for result, shape in zip(as_list(results), given, strict=True)
+        ]
+        return results, log_det
 
     @classmethod
     def _parameter_properties(cls, dtype):
@@ -178,19 +194,26 @@ class Elementwise(FlowBijector):
 class Wrapped(FlowBijector):
     """One of TFP's own bijectors, for events of a known shape.
 
+    Those not known to reach the whole space are taken not to, and their inverse is NaN where it does not lead back.
+
     >>> Wrapped(tfb.Exp(), (3,)).outputs
     [(3,)]
     """
 
     def __init__(self, bijector: tfb.Bijector, event_shape, name=None):
+        if not isinstance(bijector, tfb.Bijector):
+            raise TypeError(f"A layer is a bijector. Received: {bijector!r}. Stochastic makes a layer of any function.")
         self.bijector = bijector
-        outputs = as_list(bijector.forward_event_shape(tf.TensorShape(event_shape)))
+        event_shape = as_shape(event_shape)
+        outputs = [tuple(shape) for shape in as_list(bijector.forward_event_shape(tf.TensorShape(event_shape)))]
+        if sum(map(math.prod, outputs)) != math.prod(event_shape):
+            raise ValueError(f"{bijector.name} takes {event_shape} to {outputs}: not as many numbers on both sides.")
         own_name = bijector.name if type(self) is Wrapped else None
         super().__init__(inputs=[event_shape], outputs=outputs, name=name or own_name)
 
     @property
     def is_onto(self) -> bool:
-        return not any(isinstance(b, _NOT_ONTO) for b in getattr(self.bijector, "bijectors", [self.bijector]))
+        return _reaches_all(self.bijector)
 
     def forward_and_log_det(self, x):
         x = tf.identity(x)  # A tensor that its cache has not seen.
@@ -198,4 +221,46 @@ class Wrapped(FlowBijector):
 
     def inverse_and_log_det(self, z):
         z = tf.nest.map_structure(tf.identity, z)
-        return self.bijector.inverse(z), self.bijector.inverse_log_det_jacobian(z, self.inverse_min_event_ndims)
+        x, log_det = self.bijector.inverse(z), self.bijector.inverse_log_det_jacobian(z, self.inverse_min_event_ndims)
+        return (x if self.is_onto else self._nan_without_preimage(x, z)), log_det
+
+    def _nan_without_preimage(self, x, z):
+        back = self.bijector.forward(tf.identity(x))
+        pairs = zip(as_list(back), as_list(z), self.outputs, strict=True)
+        batch_ndims = x.shape.rank - len(self.inputs[0])
+        close = [tf.reduce_all(tf.abs(b - v) <= 1e-3 * (1 + tf.abs(v)), axis=_last(len(s))) for b, v, s in pairs]
+        good = tf.reduce_all(tf.stack(close), axis=0)
+        good = tf.reshape(good, tf.concat([tf.shape(x)[:batch_ndims], [1] * (x.shape.rank - batch_ndims)], axis=0))
+        return tf.where(good, x, tf.cast(math.nan, x.dtype))
+
+
+# Bijectors of TFP's from all of the space onto all of it; and those from all of it onto a part.
+_ONTO = (tfb.Identity, tfb.Scale, tfb.Shift, tfb.Reshape, tfb.Transpose, tfb.Permute, tfb.Sinh, tfb.SinhArcsinh)
+_ONTO += (tfb.RationalQuadraticSpline, tfb.ScaleMatvecDiag, tfb.ScaleMatvecTriL, tfb.ScaleMatvecLU, tfb.Split)
+_ONTO_A_PART = (tfb.Tanh, tfb.Sigmoid, tfb.Softplus, tfb.Exp, tfb.Expm1, tfb.Softsign, tfb.NormalCDF)
+
+
+def _reaches_all(bijector) -> bool:
+    if isinstance(bijector, tfb.Invert):
+        return isinstance(bijector.bijector, _ONTO + _ONTO_A_PART)
+    if isinstance(bijector, tfb.Chain):
+        return all(_reaches_all(b) for b in bijector.bijectors)
+    return bijector.is_onto if isinstance(bijector, FlowBijector) else isinstance(bijector, _ONTO)
+
+
+def _last(ndims):
+    return list(range(-ndims, 0))
+
+
+def fresh(parts):
+    """New tensors of the same values, in the structure that TFP sees."""
+    return bundle([tf.identity(part) for part in parts])
+
+
+def check_layer(layer, owner: str):
+    """An error where a layer with known shapes is needed and something else is given."""
+    if not isinstance(layer, FlowBijector):
+        raise TypeError(
+            f"{owner} takes a layer whose shapes are known. Received: {layer!r}. "
+            "Give a bijector of TFP its shape by Sequential([bijector], event_shape=(...))."
+        )

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.base import FlowBijector, check_layer
 from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.bijectors.conditional import Funnel
 from tfp_flowify.bijectors.graph import Graph, Node
@@ -126,6 +126,7 @@ class Residual(Graph):
     def __init__(
         self, branch, shortcut=None, conditioner=None, transform=None, log_noise_scale=0.0, noise="normal", name=None
     ):
+        check_layer(branch, "Residual")
         shape, shape_out = branch.inputs[0], branch.outputs[0]
         dtype = branch.dtype or tf.float32
         other = (shape, shape) if shortcut is None else (shortcut.inputs[0], shortcut.outputs[0])

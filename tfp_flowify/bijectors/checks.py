@@ -34,6 +34,30 @@ def sum_over(log_det, prefix):
     return sum_last(log_det + tf.zeros(prefix, log_det.dtype), len(prefix))
 
 
+def as_shape(shape) -> tuple:
+    """An event shape as a tuple of whole numbers."""
+    try:
+        return tuple(int(size) for size in shape)
+    except TypeError as error:
+        raise TypeError(f"An event shape is a tuple of sizes, such as (5,). Received: {shape!r}") from error
+
+
+def all_variables(module, trainable=False) -> tuple:
+    """The variables of a module and of all Keras layers and variables it holds, each once."""
+    own = tf.Module.trainable_variables if trainable else tf.Module.variables
+    found = list(own.fget(module))
+    for held in module._flatten(predicate=_is_of_keras):
+        weights = [held] if hasattr(held, "value") else held.trainable_variables if trainable else held.variables
+        found += [weight.value for weight in weights if weight.trainable or not trainable]
+    return tuple({id(variable): variable for variable in found}.values())
+
+
+def _is_of_keras(value):
+    return type(value).__module__.startswith("keras.") or any(
+        base.__module__.startswith("keras.") and hasattr(value, "trainable_variables") for base in type(value).__mro__
+    )
+
+
 def check_parts(owner, x, shapes, dtype) -> list:
     """Tensors of the parts `x`, or an error that names the owner, what it needs and what it got."""
     parts = [x] if len(shapes) == 1 else as_list(x)
@@ -41,24 +65,31 @@ def check_parts(owner, x, shapes, dtype) -> list:
     if len(parts) != len(shapes):
         raise ValueError(f"{owner.name} takes {len(shapes)} part(s), {wanted}. Received: {len(parts)} part(s).")
     parts = [_as_float(owner, part, dtype) for part in parts]
-    for part, shape in zip(parts, shapes, strict=True):
+    for part in parts:
         if part.shape.rank is None:
-            raise ValueError(f"{owner.name} needs a tensor of known rank, {wanted}. Received: {part}")
-        tail = part.shape[part.shape.rank - len(shape) :] if part.shape.rank >= len(shape) else None
-        if tail is None or not tail.is_compatible_with(shape):
-            received = ", ".join(str(tuple(p.shape)) for p in parts)
-            raise ValueError(f"{owner.name} takes parts of shape {wanted}. Received: {received}")
+            raise ValueError(f"{owner.name} needs tensors of known rank, {wanted}. Received: {part}")
+    leading = [part.shape[: max(part.shape.rank - len(shape), 0)] for part, shape in zip(parts, shapes, strict=True)]
+    fits = all(
+        part.shape.is_compatible_with(first.concatenate(shape))
+        for part, first, shape in zip(parts, leading, shapes, strict=True)
+    )
+    if not fits or not all(first.is_compatible_with(leading[0]) for first in leading):
+        received = ", ".join(str(tuple(p.shape)) for p in parts)
+        same = ", with the same leading axes" if len(shapes) > 1 else ""
+        raise ValueError(f"{owner.name} takes parts of shape {wanted}{same}. Received: {received}")
     return parts
 
 
 def _as_float(owner, part, dtype):
     if not tf.is_tensor(part):
-        given = np.asarray(part)
-        if given.dtype.kind in "iub" and given.ndim:
-            _raise_for_integers(owner, given.dtype.name)
-        part = tf.convert_to_tensor(part, dtype=dtype, dtype_hint=tf.float32)
-    if not (part.dtype.is_floating or part.dtype.is_complex):
-        _raise_for_integers(owner, part.dtype.name)
+        array = np.asarray(part)
+        whole = array.dtype.kind in "iub" and array.ndim > 0
+        hint = None if whole or part is array else tf.float32
+        part = tf.convert_to_tensor(part, dtype=None if whole else dtype, dtype_hint=hint)
+    if not part.dtype.is_floating:
+        if not owner.takes_integers:
+            _raise_for_integers(owner, part.dtype.name)
+        part = tf.cast(part, dtype or tf.float32)
     if dtype is not None and part.dtype != dtype:
         raise TypeError(f"{owner.name} works in {dtype.name}. Received: {part.dtype.name}. Use tf.cast.")
     return part
@@ -89,6 +120,15 @@ def parameter(value, name: str, shape=None, dtype=None):
         if bad:
             raise ValueError(f"{name} must be finite. Received: {bad} of {np.size(value)} entries are NaN or infinite.")
     return value
+
+
+def check_dtype(name: str, value, dtype):
+    """An error where a value is not of the type that a layer works in."""
+    if tf.as_dtype(value.dtype) != dtype:
+        raise TypeError(
+            f"{name} is of type {tf.as_dtype(value.dtype).name}, but the layer works in {tf.as_dtype(dtype).name}. "
+            "Give both the same type."
+        )
 
 
 def swap_shapes(owner, given, expected, wanted) -> list:

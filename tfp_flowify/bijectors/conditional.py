@@ -4,12 +4,12 @@ import math
 
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import sum_last
+from tfp_flowify.bijectors.base import FlowBijector, check_layer
+from tfp_flowify.bijectors.checks import check_dtype, sum_last
 from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.bijectors.parts import Concatenate, Split
 from tfp_flowify.bijectors.transforms import Affine, Spline
-from tfp_flowify.distributions.augmentation import StandardNormal
+from tfp_flowify.distributions.augmentation import Code, StandardNormal
 
 
 class Whiten(FlowBijector):
@@ -49,6 +49,7 @@ class Whiten(FlowBijector):
     def _parameters_at(self, given):
         (given_shape, shape), size = self.inputs, self.transform.size
         parameters = tf.convert_to_tensor(self.conditioner(given))
+        check_dtype(f"The conditioner of {self.name}", parameters, given.dtype)
         batch_ndims = given.shape.rank - len(given_shape)
         leading = batch_ndims if parameters.shape.rank > batch_ndims else 0
         numbers = math.prod(parameters.shape[leading:])
@@ -68,7 +69,7 @@ class Funnel(Graph):
 
     Without it, the layer's residual is what it drops: `inverse="multiscale"`, which adds no parameters.
 
-        forward: [x, *noise] -> layer -> [z, dropped, ...] -> [z, T(dropped; conditioner(z)), ...]
+        forward: [x, *noise] -> layer -> [z, dropped, ...] -> [z, ..., T(dropped; conditioner(z))]
 
     Args:
       layer: a bijector with a residual; the first one is whitened, given the first output.
@@ -81,8 +82,9 @@ class Funnel(Graph):
     """
 
     def __init__(self, layer, conditioner, transform=None, name=None):
-        if not layer.residuals:
-            raise ValueError(f"{layer.name} drops nothing, so there is nothing to whiten. Use it as it is.")
+        check_layer(layer, "Funnel")
+        if not layer.residuals or isinstance(layer.residuals[0], Code):
+            raise ValueError(f"{layer.name} drops no values first, so there is nothing to whiten. Use it as it is.")
         self.layer, dropped = layer, layer.residuals[0]
         whiten = Whiten(layer.outputs[0], dropped.event_shape.as_list(), conditioner, transform, dropped.dtype)
         inputs = {f"x{i}": shape for i, shape in enumerate(layer.inputs)}

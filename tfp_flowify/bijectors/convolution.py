@@ -1,10 +1,12 @@
 """Convolutions: a linear layer on every patch, behind padding and unfolding."""
 
 import math
+import numbers
 
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.bijectors.base import check_layer
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.linear import Linear
 from tfp_flowify.bijectors.padding import Pad
@@ -47,6 +49,7 @@ class Conv2D(Sequential):
         noise="normal",
         name=None,
     ):
+        check_layer(linear, "Conv2D")
         self.linear, self.kernel_size, dtype = linear, pair(kernel_size), linear.dtype
         wanted = math.prod(self.kernel_size) * image_shape[-1]
         if linear.inputs[0] != (wanted,):
@@ -78,6 +81,11 @@ class Conv2D(Sequential):
         """The kernel of the ordinary layer, (rows, columns, channels, filters)."""
         matrix = getattr(self.linear, "layer", self.linear).kernel
         return tf.reshape(matrix, [*self.kernel_size, -1, matrix.shape[-1]])
+
+    @property
+    def bias(self):
+        """The bias of the ordinary layer, (filters,), or None."""
+        return getattr(self.linear, "layer", self.linear).bias
 
 
 class OverSequence(Sequential):
@@ -129,6 +137,11 @@ class Conv1D(OverSequence):
         """The kernel of the ordinary layer, (size, channels, filters)."""
         return tf.squeeze(self.layer.kernel, axis=1)
 
+    @property
+    def bias(self):
+        """The bias of the ordinary layer, (filters,), or None."""
+        return self.layer.bias
+
 
 def _free_scales(dtype):
     return {name: tf.Variable(0.0, dtype=dtype, name=name) for name in ("log_noise_scale", "log_pad_scale")}
@@ -136,4 +149,4 @@ def _free_scales(dtype):
 
 def pair(value):
     """A number or a pair of numbers as a pair."""
-    return (value, value) if isinstance(value, int) else tuple(value)
+    return (int(value),) * 2 if isinstance(value, numbers.Integral) else tuple(value)

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.bijectors.checks import check_dtype, parameter
 from tfp_flowify.distributions.augmentation import StandardNormal
 from tfp_flowify.math.expm import expm
 
@@ -42,12 +42,13 @@ class FourierConv2D(FlowBijector):
     def __init__(self, image_shape, right, log_singular, left, bias=None, name=None):
         self.height, self.width, channels = image_shape
         self.right = parameter(right, "FourierConv2D right", (None, None, channels, channels))
-        self.filters = self.right.shape[-1] if log_singular is None else log_singular.shape[-1]
-        filters, dtype = self.filters, tf.as_dtype(self.right.dtype)
-        self.log_singular = parameter(log_singular, "FourierConv2D log_singular", (None, None, filters))
+        self.log_singular = parameter(log_singular, "FourierConv2D log_singular", (None, None, None))
+        self.filters, dtype = self.log_singular.shape[-1], tf.as_dtype(self.right.dtype)
+        filters = self.filters
         self.left = parameter(left, "FourierConv2D left", (None, None, filters, filters))
         self.bias = bias if bias is None else parameter(bias, "FourierConv2D bias", (filters,))
         for kernel in (self.right, self.log_singular, self.left):
+            check_dtype("A kernel of FourierConv2D", kernel, dtype)
             rows, columns = kernel.shape[:2]
             if not (rows % 2 and columns % 2 and rows <= self.height and columns <= self.width):
                 raise ValueError(

@@ -6,7 +6,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import FlowBijector, Wrapped
-from tfp_flowify.bijectors.checks import as_list, bundle, event_shapes, sum_over, swap_shapes
+from tfp_flowify.bijectors.checks import as_list, as_shape, bundle, event_shapes, sum_over, swap_shapes
+from tfp_flowify.distributions.augmentation import Code
 
 tfb = tfp.bijectors
 
@@ -50,7 +51,8 @@ class Graph(FlowBijector):
     """
 
     def __init__(self, nodes, inputs: dict, outputs, name=None):
-        self._input_names, self._output_names = tuple(inputs), tuple(outputs)
+        outputs = _names(outputs)
+        self._input_names, self._output_names = tuple(inputs), outputs
         self._steps, open_wires = _connect(nodes, inputs)
         _check_ends(open_wires, outputs)
         super().__init__(
@@ -72,7 +74,13 @@ class Graph(FlowBijector):
 
     @property
     def takes_integers(self) -> bool:
-        return any(step.bijector.takes_integers for step in self._steps if self._input_names[0] in step.inputs)
+        wire = self._input_names[0]
+        for step in self._steps:
+            if wire in step.inputs and not step.bijector.only_moves:
+                return step.bijector.takes_integers
+            if wire in step.inputs:
+                wire = step.outputs[0]
+        return False
 
     def forward_and_log_det(self, x):
         parts, residuals, log_det = as_list(x), [], 0.0
@@ -134,7 +142,7 @@ class _Step(tf.Module):
     def __init__(self, node, shapes):
         super().__init__()
         bijector = node.bijector if isinstance(node.bijector, FlowBijector) else Wrapped(node.bijector, shapes[0])
-        self.bijector, self.inputs, self.outputs = bijector, tuple(node.inputs), tuple(node.outputs)
+        self.bijector, self.inputs, self.outputs = bijector, _names(node.inputs), _names(node.outputs)
         self.prefix = self._leading_axes(shapes)
         self.noise = self._tile(bijector.noise)
         residuals, named = self._tile(bijector.residuals), len(self.outputs) - len(bijector.outputs)
@@ -142,6 +150,11 @@ class _Step(tf.Module):
             raise ValueError(
                 f"{bijector.name} gives {len(bijector.outputs)} output(s) and {len(residuals)} residual(s). "
                 f"Received: outputs={self.outputs}"
+            )
+        if any(isinstance(d, Code) for d in residuals[:named]):
+            raise ValueError(
+                f"{bijector.name} has a Code among the residuals named in outputs={self.outputs}. "
+                "A code must leave the graph as it is: no density may depend on it."
             )
         self.residuals = residuals[named:]
         shapes_out = [(*self.prefix, *shape) for shape in bijector.outputs] + event_shapes(residuals[:named])
@@ -169,8 +182,9 @@ class _Step(tf.Module):
 
 def _connect(nodes, inputs):
     """The steps of a graph, and the shapes of the wires that stay open behind the last one."""
-    steps, wires = [], {wire: tuple(shape) for wire, shape in inputs.items()}
+    steps, wires = [], {wire: as_shape(shape) for wire, shape in inputs.items()}
     for node in nodes:
+        node = node._replace(inputs=_names(node.inputs), outputs=_names(node.outputs))
         for wire in node.inputs:
             if wire not in wires or node.inputs.count(wire) > 1:
                 raise ValueError(
@@ -188,11 +202,16 @@ def _connect(nodes, inputs):
     return steps, wires
 
 
+def _names(wires) -> tuple:
+    """Names of wires; a lone one may be given as it is."""
+    return (wires,) if isinstance(wires, str) else tuple(wires)
+
+
 def _check_ends(open_wires, outputs):
     missing, loose = [w for w in outputs if w not in open_wires], [w for w in open_wires if w not in outputs]
-    if missing or loose:
+    if missing or loose or len(set(outputs)) < len(outputs):
         raise ValueError(
-            f"Every wire that no node takes must be an output. Received: outputs={tuple(outputs)}, "
+            f"Every wire that no node takes must be an output, once. Received: outputs={tuple(outputs)}, "
             f"not there: {missing}, left over: {loose}"
         )
 

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import Elementwise
-from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.bijectors.checks import check_dtype, parameter
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.orthogonal import Orthogonal, orthogonal, random_orthogonal
 from tfp_flowify.bijectors.parts import Split, Widen
@@ -28,10 +28,12 @@ class Diagonal(Elementwise):
         self.shift = (
             shift if shift is None else parameter(shift, "Diagonal shift", getattr(self.log_scale, "shape", None))
         )
-        if sign is not None and not np.all(np.abs(sign) == 1):
-            raise ValueError(f"sign is +1 or -1 for each entry. Received: sign={sign}")
-        self.sign = sign
         given = self.shift if log_scale is None else self.log_scale
+        if shift is not None:
+            check_dtype("The shift of Diagonal", self.shift, given.dtype)
+        if sign is not None and not (np.shape(sign) == tuple(given.shape) and np.all(np.abs(sign) == 1)):
+            raise ValueError(f"sign is +1 or -1 for each entry, {tuple(given.shape)}. Received: sign={sign}")
+        self.sign = sign
         super().__init__(given.shape, given.dtype, name)
 
     def forward_and_log_det(self, x):
@@ -110,7 +112,8 @@ class Linear(Sequential):
     @classmethod
     def create(cls, features, units, orthogonal_kind="expm", noise="normal", seed=None, dtype=tf.float32):
         """A fresh layer: random rotations, singular values one, bias zero."""
-        right, left = (random_orthogonal(n, seed if seed is None else [seed, n]) for n in (features, units))
+        generator = np.random.default_rng(seed)
+        right, left = random_orthogonal(features, generator), random_orthogonal(units, generator)
         return cls(
             orthogonal(orthogonal_kind, right, dtype),
             tf.Variable(tf.zeros([units], dtype), name="log_singular"),

@@ -158,8 +158,8 @@ def multiply(x, matrix):
     return tf.tensordot(x, matrix, axes=1)
 
 
-def random_orthogonal(size: int, seed: int | None = None) -> np.ndarray:
-    """An orthogonal matrix drawn uniformly (Haar), in float64."""
+def random_orthogonal(size: int, seed=None) -> np.ndarray:
+    """An orthogonal matrix drawn uniformly (Haar), in float64; the seed may be a NumPy generator."""
     q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))
     return q * np.sign(np.diag(r))
 

@@ -98,6 +98,8 @@ class Reshape(Wrapped):
     [5, 3, 2]
     """
 
+    only_moves = True
+
     def __init__(self, event_shape_in, event_shape_out, name=None):
         if math.prod(event_shape_in) != math.prod(event_shape_out):
             raise ValueError(
@@ -123,6 +125,8 @@ class Permute(Wrapped):
     >>> Permute((2, 3), [1, 0]).forward(tf.zeros([5, 2, 3])).shape.as_list()
     [5, 3, 2]
     """
+
+    only_moves = True
 
     def __init__(self, event_shape, axes, name=None):
         if sorted(axes) != list(range(len(event_shape))):

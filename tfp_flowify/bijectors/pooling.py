@@ -223,8 +223,8 @@ class GlobalAveragePool2D(Sequential):
 
     def __init__(self, image_shape, dtype=tf.float32, name=None):
         height, width, channels = image_shape
-        pool = AveragePool2D(image_shape, (height, width), dtype=dtype)
-        super().__init__([pool, Reshape((1, 1, channels), (channels,))], name=name)
+        pool = [AveragePool2D(image_shape, (height, width), dtype=dtype)] if height * width > 1 else []
+        super().__init__([*pool, Reshape((1, 1, channels), (channels,))], name=name)
 
 
 def _event_reshape(x, ndims, shape):

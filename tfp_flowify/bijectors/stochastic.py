@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.bijectors.checks import check_dtype, parameter
 from tfp_flowify.distributions.augmentation import StandardNormal, StandardUniform, standard_noise
 
 
@@ -24,7 +25,7 @@ class Stochastic(FlowBijector):
       log_noise_scale: log a, a scalar.
       noise: "normal" or "uniform".
 
-    >>> layer = Stochastic(tf.math.cumsum, (3,), (3,))
+    >>> layer = Stochastic(lambda x: tf.cumsum(x, axis=-1), (3,), (3,))
     >>> layer.network([1.0, 2.0, 3.0]).numpy().tolist()
     [1.0, 3.0, 6.0]
     """
@@ -51,7 +52,8 @@ class Stochastic(FlowBijector):
         return [x, (z - self._value(x)) * tf.exp(-self._log_scale())], -self._log_det()
 
     def _value(self, x):
-        value = self.function(x)
+        value = tf.convert_to_tensor(self.function(x))
+        check_dtype(f"The function of {self.name}", value, x.dtype)
         ndims = len(self.outputs[0])
         if tuple(value.shape[value.shape.rank - ndims :]) != self.outputs[0]:
             raise ValueError(f"The function of {self.name} must give {self.outputs[0]}. Received: {tuple(value.shape)}")
@@ -65,20 +67,20 @@ class Stochastic(FlowBijector):
 
 
 class Dequantize(FlowBijector):
-    """Whole numbers 0 ... levels - 1 spread over [0, 1] by uniform noise.
+    """Whole numbers 0 ... levels - 1 spread over (0, 1) by uniform noise.
 
         forward: [x, noise] -> z = (x + 1/2 + noise) / levels,  noise uniform on [-1/2, 1/2]
         inverse: x = floor(levels z), cut to 0 ... levels - 1
-        log_det = -(entries) log(levels), from counting measure on x to length on z
+        log_det = -(entries) log(levels), from counting measure on x to length on z; -inf where x is no level
 
-    A flow behind it bounds the log-probability of the whole numbers from below. With noise zero x goes to the
-    middle of its cell. Later layers may put mass outside [0, 1], which no x has.
+    The first cell reaches down to minus infinity and the last up to infinity, so that the probabilities of all levels
+    sum to one whatever the flow behind does outside (0, 1). The noise does not reach there, so what the flow puts
+    there is lost to the bound. With noise zero x goes to the middle of its cell.
 
-    >>> Dequantize(4).network([0.0, 3.0]).numpy().tolist()
+    >>> Dequantize(4).network([0, 3]).numpy().tolist()
     [0.125, 0.875]
     """
 
-    is_onto = False
     takes_integers = True
 
     def __init__(self, levels: int, dtype=tf.float32, name=None):
@@ -91,7 +93,14 @@ class Dequantize(FlowBijector):
 
     def forward_and_log_det(self, x):
         x, noise = x
-        return (x + 0.5 + noise) / self.levels, tf.constant(-math.log(self.levels), x.dtype)
+        spread = (x + 0.5 + noise) / self.levels
+        # Rounding must not reach the ends for noise that does not: a logit may follow.
+        margin = np.finfo(x.dtype.as_numpy_dtype).epsneg
+        inside = tf.clip_by_value(spread, margin / self.levels, 1 - margin)
+        z = tf.where(tf.abs(noise) <= 0.5, inside, spread)
+        is_level = (x >= 0) & (x < self.levels) & (x == tf.floor(x))
+        log_det = tf.where(is_level, -math.log(self.levels), -math.inf)
+        return z, tf.cast(log_det, x.dtype)
 
     def inverse_and_log_det(self, z):
         scaled = z * self.levels

@@ -1,7 +1,7 @@
 """What fills added dimensions and what dropped ones are scored under: fixed, parameter-free distributions.
 
-They are standard: mean zero and unit variance in every direction of their support, so that the one trainable
-scale of a layer means the same for all of them. `Code` is the exception: it lives on [0, 1].
+What a layer adds by choice is standard: mean zero and unit variance in every direction of its support, so that the one
+trainable scale of the layer means the same for all kinds. `Code` lives on [0, 1], and dequantisation on [-1/2, 1/2].
 """
 
 import math
@@ -64,7 +64,17 @@ class Augmentation(tfd.Distribution):
         return tf.reduce_sum(x, axis=list(range(-len(self._fixed_event_shape), 0)))
 
 
-class StandardNormal(Augmentation):
+class _Gaussian(Augmentation):
+    """The standard normal on all of the event, or on a subspace of `dimension` dimensions."""
+
+    def _log_prob(self, x):
+        return -0.5 * (self._sum_event(tf.square(x)) + self.dimension * math.log(2 * math.pi))
+
+    def _entropy(self):
+        return tf.constant(0.5 * self.dimension * (1 + math.log(2 * math.pi)), self.dtype)
+
+
+class StandardNormal(_Gaussian):
     """Independent standard normals.
 
     log_prob(x) = -(|x|^2 + d log(2 pi)) / 2,  d the number of entries.
@@ -78,12 +88,6 @@ class StandardNormal(Augmentation):
 
     def _sample_n(self, n, seed=None):
         return tf.random.stateless_normal(self._sample_shape(n), stateless_seed(seed), dtype=self.dtype)
-
-    def _log_prob(self, x):
-        return -0.5 * (self._sum_event(tf.square(x)) + self.dimension * math.log(2 * math.pi))
-
-    def _entropy(self):
-        return tf.constant(0.5 * self.dimension * (1 + math.log(2 * math.pi)), self.dtype)
 
 
 class StandardUniform(Augmentation):
@@ -146,7 +150,7 @@ class _Orthogonal(Augmentation):
         return normal - self.patches.extract(self.patches.overlap_mean(normal))
 
 
-class OrthogonalNormal(_Orthogonal):
+class OrthogonalNormal(_Orthogonal, _Gaussian):
     """The standard normal on the space of patches that sum to zero over the copies of each pixel.
 
     A standard normal tensor less its mean over the copies. Its covariance is the projection on that space.
@@ -156,12 +160,6 @@ class OrthogonalNormal(_Orthogonal):
 
     def _sample_n(self, n, seed=None):
         return self._centred_normal(n, stateless_seed(seed))
-
-    def _log_prob(self, x):
-        return -0.5 * (self._sum_event(tf.square(x)) + self.dimension * math.log(2 * math.pi))
-
-    def _entropy(self):
-        return tf.constant(0.5 * self.dimension * (1 + math.log(2 * math.pi)), self.dtype)
 
 
 class OrthogonalUniform(_Orthogonal):
@@ -175,7 +173,7 @@ class OrthogonalUniform(_Orthogonal):
     def _sample_n(self, n, seed=None):
         direction_seed, amplitude_seed = tfp.random.split_seed(stateless_seed(seed), 2)
         direction = self._centred_normal(n, direction_seed)
-        shape = tf.concat([[n], self.prefix, self.patches.image_shape], axis=0)
+        shape = tf.concat([[n], tf.constant((*self.prefix, *self.patches.image_shape), tf.int32)], axis=0)
         uniform = tf.random.stateless_uniform(shape, amplitude_seed, dtype=self.dtype)
         dimension = self._dimension_per_pixel()
         amplitude = self._radius() * uniform ** (1 / tf.maximum(dimension, 1))

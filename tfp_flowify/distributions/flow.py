@@ -6,10 +6,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_shapes
+from tfp_flowify.bijectors.base import check_layer
+from tfp_flowify.bijectors.checks import all_variables, as_list, bundle, check_parts, event_shapes
+from tfp_flowify.bijectors.inverted import Inverted
 from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform, stateless_seed
 
-tfb, tfd = tfp.bijectors, tfp.distributions
+tfd = tfp.distributions
 
 
 class FlowDistribution(tfd.Distribution):
@@ -40,18 +42,19 @@ class FlowDistribution(tfd.Distribution):
 
     def __init__(self, bijector, base=None, name="Flow"):
         parameters = {"bijector": bijector, "base": base, "name": name}
+        check_layer(bijector, "FlowDistribution")
         if len(bijector.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
         self.bijector = bijector
         dtype = bijector.dtype or tf.float32
         bases = [StandardNormal(shape, dtype) for shape in bijector.outputs] if base is None else as_list(base)
-        _check_base(bases, bijector)
-        # Distributions inside a tracked list cannot be written to a SavedModel.
+        _check_base(bases, bijector.outputs, dtype)
+        # Distributions inside a tracked list cannot be written to a SavedModel; their variables must be.
         self._bases = self._no_dependency(bases)
-        smooth = not any(isinstance(d, StandardUniform) for d in bijector.residuals)
+        self._base_variables = [variable for base in bases for variable in base.variables]
         super().__init__(
             dtype=dtype,
-            reparameterization_type=tfd.FULLY_REPARAMETERIZED if smooth else tfd.NOT_REPARAMETERIZED,
+            reparameterization_type=_reparameterization(bijector, bases),
             validate_args=False,
             allow_nan_stats=False,
             parameters=parameters,
@@ -60,7 +63,10 @@ class FlowDistribution(tfd.Distribution):
 
     @property
     def is_exact(self) -> bool:
-        """Whether `log_prob` is the log-density itself, not a bound."""
+        """Whether `log_prob` is the log-density itself, not a bound that depends on draws.
+
+        Where the network does not reach the whole space (`bijector.is_onto`), that density integrates to less than one.
+        """
         return all(isinstance(noise, Code) for noise in self.bijector.noise)
 
     @property
@@ -76,7 +82,17 @@ class FlowDistribution(tfd.Distribution):
         """The distribution of [x, *noise]: exact, and an ordinary one of TFP."""
         parts = self._part_distributions()
         base = parts[0] if len(parts) == 1 else tfd.JointDistributionSequential(parts)
-        return tfd.TransformedDistribution(base, tfb.Invert(self.bijector))
+        return tfd.TransformedDistribution(base, Inverted(self.bijector))
+
+    @property
+    def variables(self) -> tuple:
+        """All variables, also those of Keras models inside."""
+        return all_variables(self)
+
+    @property
+    def trainable_variables(self) -> tuple:
+        """All trainable variables, also those of Keras models inside."""
+        return all_variables(self, trainable=True)
 
     def network(self, x):
         """The ordinary network: noise zero, residuals ignored."""
@@ -89,8 +105,9 @@ class FlowDistribution(tfd.Distribution):
           value: data, (..., *event_shape).
           num_draws: more draws make the bound tighter, at their cost in time.
           seed: of the draws; the same seed gives the same numbers.
-          chunk_size: how many draws are held in memory at once.
+          chunk_size: how many draws are held in memory at once; for a gradient, all are.
         """
+        num_draws, chunk_size = int(num_draws), int(chunk_size)
         if num_draws < 1 or chunk_size < 1:
             raise ValueError(f"Received: num_draws={num_draws}, chunk_size={chunk_size}; both are at least 1.")
         return super().log_prob(
@@ -120,24 +137,28 @@ class FlowDistribution(tfd.Distribution):
         count, chunks = tf.shape(points)[0], -(-num_draws // chunk_size)
         copies = tf.tile(points, [chunk_size] + [1] * self.event_shape.rank)
 
-        def add_chunk(i, total):
+        def add_chunk(i, highest, total):
+            """Adds weights exp(log_weight - highest); written out, since a sum of none must not make NaN gradients."""
             weights = self._log_weight(copies, tf.random.experimental.stateless_fold_in(seed, i))
             surplus = i * chunk_size + tf.range(chunk_size) >= num_draws
-            weights = tf.where(
-                surplus[:, None], tf.cast(-math.inf, self.dtype), tf.reshape(weights, [chunk_size, count])
-            )
-            return i + 1, tfp.math.log_add_exp(total, tf.reduce_logsumexp(weights, axis=0))
+            weights = tf.reshape(weights, [chunk_size, count])
+            weights = tf.where(surplus[:, None], tf.cast(-math.inf, self.dtype), weights)
+            new = tf.maximum(highest, tf.stop_gradient(tf.reduce_max(weights, axis=0)))
+            shift = tf.where(tf.math.is_finite(new), new, tf.zeros_like(new))
+            return i + 1, new, total * tf.exp(highest - shift) + tf.reduce_sum(tf.exp(weights - shift), axis=0)
 
-        start = tf.fill([count], tf.cast(-math.inf, self.dtype))
-        _, total = tf.while_loop(
-            lambda i, _: i < chunks,
+        nothing = tf.fill([count], tf.cast(-math.inf, self.dtype))
+        batch = points.shape[:1]
+        _, highest, total = tf.while_loop(
+            lambda i, *_: i < chunks,
             add_chunk,
-            (tf.constant(0), start),
-            shape_invariants=(tf.TensorShape([]), points.shape[:1]),
+            (tf.constant(0), nothing, tf.zeros([count], self.dtype)),
+            shape_invariants=(tf.TensorShape([]), batch, batch),
             parallel_iterations=1,
             maximum_iterations=chunks,
         )
-        return total - math.log(num_draws)
+        some = total > 0
+        return tf.where(some, highest + tf.math.log(tf.where(some, total, 1) / num_draws), nothing)
 
     def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
         seed = stateless_seed(seed)
@@ -162,28 +183,34 @@ class FlowDistribution(tfd.Distribution):
 
         def redraw(i, x, good):
             again, good_again = self._generate(n, tf.random.experimental.stateless_fold_in(seed, i), temperature, mean)
-            keep = tf.reshape(good, tf.concat([[n], [1] * self.event_shape.rank], axis=0))
+            keep = good[(..., *[None] * self.event_shape.rank)]
             return i + 1, tf.where(keep, x, again), good | good_again
 
         x, good = self._generate(n, seed, temperature, mean)
         _, x, good = tf.while_loop(
-            lambda i, _, good: (i < rounds) & ~tf.reduce_all(good), redraw, (tf.constant(0), x, good)
+            lambda i, _, good: ~tf.reduce_all(good), redraw, (tf.constant(0), x, good), maximum_iterations=rounds
         )
-        if tf.executing_eagerly() and not np.all(good):
-            raise ValueError(
-                f"{int(np.sum(~good.numpy()))} of {int(n)} samples found no preimage in {rounds} rounds: the layers "
-                "that reach only part of the space (tanh, sigmoid, softplus, ELU, Abs) get values outside it. Train "
-                "the flow first, put an invertible function onto the whole line in their place, or use Stochastic."
-            )
-        return x
+        message = (
+            f"Some samples found no preimage in {rounds} rounds: layers that reach only part of the space (tanh, "
+            "sigmoid, softplus, ELU, Abs) get values outside it. Train the flow first, put an invertible function "
+            "onto the whole line in their place, or use Stochastic."
+        )
+        if tf.executing_eagerly():
+            if not np.all(good):
+                raise ValueError(message)
+            return x
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(good), [message])]):
+            return tf.identity(x)
 
     def _part_distributions(self):
         return [*self._bases, *self.bijector.residuals]
 
     def _admit(self, x):
-        if self.bijector.takes_integers:
-            x = tf.cast(x, self.dtype)
-        return check_parts(self, x, [tuple(self.event_shape)], self.dtype)[0]
+        return check_parts(self, x, self.bijector.inputs, self.dtype)[0]
+
+    @property
+    def takes_integers(self) -> bool:
+        return self.bijector.takes_integers
 
     def _event_shape(self):
         return tf.TensorShape(self.bijector.inputs[0])
@@ -206,7 +233,7 @@ def draw(distributions, sample_shape, seed, temperature=1.0) -> list:
     """One draw from each distribution. Temperature scales normal ones; a uniform one stays what it is."""
     seeds = [tf.random.experimental.stateless_fold_in(seed, i) for i in range(len(distributions))]
     draws = [d.sample(sample_shape, seed=s) for d, s in zip(distributions, seeds, strict=True)]
-    if isinstance(temperature, float) and temperature == 1.0:
+    if not tf.is_tensor(temperature) and temperature == 1:
         return draws
     return [_scale(d, x, temperature) for d, x in zip(distributions, draws, strict=True)]
 
@@ -215,11 +242,23 @@ def _scale(distribution, x, temperature):
     if isinstance(distribution, StandardUniform):
         return x
     if isinstance(distribution, StandardNormal):
-        return x * temperature
+        return x * tf.cast(temperature, x.dtype)
     raise ValueError(f"A temperature is for a standard normal base. Received: {distribution.name}")
 
 
-def _check_base(bases, bijector):
-    shapes = event_shapes(bases)
-    if shapes != bijector.outputs:
-        raise ValueError(f"The base must have the event shapes {bijector.outputs} of the network. Received: {shapes}")
+def _check_base(bases, shapes, dtype):
+    given = [(tuple(base.event_shape), tuple(base.batch_shape), base.dtype) for base in bases]
+    if given != [(shape, (), dtype) for shape in shapes]:
+        raise ValueError(
+            f"The base must have the event shapes {shapes} of the network, no batch shape and the type {dtype.name}. "
+            f"Received: event shape, batch shape and type {given}"
+        )
+
+
+def _reparameterization(bijector, bases):
+    """Whether the gradient of a sample is that of its distribution: no choices, no rounding, no drawing again."""
+    smooth = bijector.is_onto and not bijector.takes_integers
+    parts = [*bases, *bijector.residuals]
+    if smooth and all(d.reparameterization_type == tfd.FULLY_REPARAMETERIZED for d in parts):
+        return tfd.NOT_REPARAMETERIZED if any(isinstance(d, Code) for d in parts) else tfd.FULLY_REPARAMETERIZED
+    return tfd.NOT_REPARAMETERIZED

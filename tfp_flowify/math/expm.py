@@ -21,7 +21,10 @@ def expm(matrix):
     >>> expm(tf.zeros([2, 2])).numpy().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    return _expm(tf.convert_to_tensor(matrix))
+    matrix = tf.convert_to_tensor(matrix)
+    if matrix.dtype not in _RADIUS:
+        raise TypeError(f"expm works in {', '.join(t.name for t in _RADIUS)}. Received: {matrix.dtype.name}")
+    return _expm(matrix)
 
 
 @tf.custom_gradient
