@@ -99,8 +99,8 @@ class Dequantize(FlowBijector):
         inside = tf.clip_by_value(spread, margin / self.levels, 1 - margin)
         z = tf.where(tf.abs(noise) <= 0.5, inside, spread)
         is_level = (x >= 0) & (x < self.levels) & (x == tf.floor(x))
-        log_det = tf.where(is_level, -math.log(self.levels), -math.inf)
-        return z, tf.cast(log_det, x.dtype)
+        impossible = tf.constant(-math.inf, x.dtype)
+        return z, tf.where(is_level, tf.constant(-math.log(self.levels), x.dtype), impossible)
 
     def inverse_and_log_det(self, z):
         scaled = z * self.levels
