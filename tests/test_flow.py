@@ -1,45 +1,17 @@
-"""The flow as a distribution: one pass, importance weights in the memory of a chunk, samples, training, SavedModel."""
-
-import functools
-import math
+"""The flow as a distribution: conventions, one pass, no stale values, training, SavedModel."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from cases import CASES, Net, funnel, linear, scalar, values
+from cases import linear, scalar, values
+from flows import conditioners, exact_flow, noisy_flow, tfp_flow
 
 from tfp_flowify import FlowDistribution
 from tfp_flowify import bijectors as fb
-from tfp_flowify.distributions import Code, StandardNormal
+from tfp_flowify.distributions import StandardNormal
 
 tfd = tfp.distributions
-
-
-def noisy_flow(dtype=tf.float32):
-    return FlowDistribution(fb.Sequential([linear(3, 5, dtype), fb.LeakyReLU(0.3), funnel(5, 2, dtype)]))
-
-
-def exact_flow(dtype=tf.float32):
-    return FlowDistribution(fb.Sequential([linear(3, 3, dtype), fb.LeakyReLU(0.3), funnel(3, 2, dtype)]))
-
-
-def mild_flow(dtype=tf.float64):
-    """Its noise given x is not far from the noise that is drawn, so importance weights have no heavy tail."""
-    layers = [
-        fb.Linear.create(3, 5, seed=1, dtype=dtype),
-        fb.LeakyReLU(0.7),
-        fb.Linear.create(5, 2, seed=2, dtype=dtype),
-    ]
-    return FlowDistribution(fb.Sequential(layers))
-
-
-def tfp_flow(dtype=tf.float32):
-    return FlowDistribution(fb.Sequential([tfp.bijectors.Scale(tf.Variable(2.0, dtype=dtype))], event_shape=(3,)))
-
-
-def conditioners(flow):
-    return [module for module in flow.bijector.submodules if isinstance(module, Net)]
 
 
 @pytest.mark.parametrize("make", [noisy_flow, exact_flow])
@@ -52,10 +24,12 @@ def test_log_prob_runs_each_conditioner_once(make):
     assert net.calls == 2
     parts = flow.joint.sample(7, seed=1)
     net.calls = 0
-    tf.function(lambda parts: flow.joint.log_prob(parts)).get_concrete_function(parts)
+    flow.joint.log_prob(parts)
     assert net.calls == 1
-    flow.bijector.forward_and_log_det(parts)
+    tf.function(lambda parts: flow.joint.log_prob(parts)).get_concrete_function(parts)
     assert net.calls == 2
+    flow.bijector.forward_and_log_det(parts)
+    assert net.calls == 3
 
 
 @pytest.mark.parametrize("make", [noisy_flow, exact_flow, tfp_flow])
@@ -117,110 +91,6 @@ def test_unseeded_draws_are_new_in_each_call_of_a_function():
     assert np.all(log_prob(x) != log_prob(x))
 
 
-@pytest.mark.parametrize("num_draws, chunk_size", [(1, 16), (5, 4), (8, 4), (3, 16)])
-def test_importance_weights_are_unbiased_for_the_density(num_draws, chunk_size):
-    """E exp(log_prob(k)) = p(x) for every k: also when the last chunk is not full."""
-    flow = mild_flow()
-    x = tf.broadcast_to(values((3,), tf.float64), [100_000, 3])
-    weights = np.exp(flow.log_prob(x, num_draws=num_draws, chunk_size=chunk_size, seed=(1, 1)))
-    reference = np.exp(flow.log_prob(x[:100], num_draws=20_000, chunk_size=500, seed=(2, 2)))
-    error = math.hypot(weights.std() / math.sqrt(len(weights)), reference.std() / 10)
-    assert abs(weights.mean() - reference.mean()) < 4 * error
-    assert error < 0.01 * reference.mean()
-
-
-def test_importance_weights_in_a_function_are_those_of_eager():
-    flow, x = noisy_flow(tf.float64), values((4, 3), tf.float64)
-    score = functools.partial(flow.log_prob, num_draws=10, chunk_size=4, seed=(1, 2))
-    np.testing.assert_allclose(tf.function(score)(x), score(x), rtol=1e-10)
-
-
-def test_importance_weights_under_xla_bound_the_same_density():
-    """XLA draws other numbers from the same seed, as it does for all of TensorFlow's random functions."""
-    flow, x = mild_flow(), values((4, 3), tf.float64)
-    score = functools.partial(flow.log_prob, num_draws=20_000, chunk_size=500, seed=(1, 2))
-    compiled = tf.function(score, jit_compile=True)
-    np.testing.assert_allclose(compiled(x), score(x), atol=0.03)
-    np.testing.assert_array_equal(compiled(x), compiled(x))
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_importance_weighted_bound_can_be_trained(jit_compile):
-    flow, x = noisy_flow(), values((4, 3), tf.float32)
-
-    @tf.function(jit_compile=jit_compile)
-    def gradients():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(flow.log_prob(x, num_draws=10, chunk_size=4, seed=(1, 2)))
-        return tape.gradient(loss, flow.trainable_variables)
-
-    assert all(np.isfinite(gradient).all() for gradient in gradients())
-
-
-def test_memory_does_not_grow_with_the_draws():
-    """No tensor of the graph is larger with 1000 draws than with the 8 of one chunk."""
-
-    def largest(num_draws):
-        flow = noisy_flow()
-        graph = (
-            tf.function(lambda x: flow.log_prob(x, num_draws=num_draws, chunk_size=8))
-            .get_concrete_function(tf.TensorSpec([50, 3]))
-            .graph.as_graph_def(add_shapes=True)
-        )
-        nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-        shapes = [shape for node in nodes for shape in node.attr["_output_shapes"].list.shape]
-        return max(math.prod(dim.size for dim in shape.dim) for shape in shapes if not shape.unknown_rank)
-
-    assert largest(1000) == largest(8) >= 8 * 50 * 3
-
-
-def test_exact_flows_need_no_draws():
-    flow, x = exact_flow(), values((4, 3), tf.float32)
-    assert flow.is_exact
-    np.testing.assert_array_equal(flow.log_prob(x), flow.log_prob(x, num_draws=1000))
-    pooled = FlowDistribution(CASES["max_pool"](tf.float32))
-    assert pooled.is_exact and all(isinstance(noise, Code) for noise in pooled.bijector.noise)
-    images = values((4, 4, 4, 2), tf.float32)
-    np.testing.assert_allclose(pooled.log_prob(images, seed=1), pooled.log_prob(images, seed=2), rtol=1e-6)
-
-
-def test_samples_with_residuals_at_their_mean_share_the_latents():
-    flow = noisy_flow(tf.float64)
-    drawn, mean = flow.sample(6, seed=(1, 2)), flow.sample(6, seed=(1, 2), mean=True)
-    assert np.all(drawn != mean)
-    noise = [tf.zeros([6, *shape], tf.float64) for shape in flow.noise_shapes]
-    assert flow.bijector.forward([mean, *noise])[0].shape == [6, 2]
-    parts = flow.bijector.inverse([tf.zeros([1, 2], tf.float64), tf.zeros([1, 3], tf.float64)])
-    np.testing.assert_allclose(flow.sample(1, seed=(1, 2), mean=True, temperature=0.0), parts[0], atol=1e-12)
-    exact = exact_flow(tf.float64)
-    z = [exact.network(exact.sample(6, seed=(1, 2), mean=m)) for m in (False, True)]
-    np.testing.assert_allclose(z[0], z[1], atol=1e-10)
-
-
-def test_temperature_scales_the_normal_parts():
-    flow = FlowDistribution(linear(3, 3, tf.float64))
-    centre = flow.sample(1, seed=1, temperature=0.0)
-    hot, cold = (flow.sample(50, seed=(1, 2), temperature=t) - centre for t in (2.0, 0.5))
-    np.testing.assert_allclose(hot, 4 * cold, atol=1e-10)
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("name", ["linear_more", "conv_overlap_same", "relu", "max_pool", "residual_conv", "tanh"])
-def test_sampling_and_scoring_in_functions(name, jit_compile):
-    flow = FlowDistribution(CASES[name](tf.float32))
-    sample = tf.function(lambda seed: flow.sample(5, seed=seed), jit_compile=jit_compile)
-    score = tf.function(lambda x, seed: flow.log_prob(x, seed=seed), jit_compile=jit_compile)
-    seed = tf.constant([1, 2])
-    x = sample(seed)
-    np.testing.assert_array_equal(x, sample(seed))
-    np.testing.assert_array_equal(score(x, seed), score(x, seed))
-    assert x.shape == [5, *flow.event_shape] and np.isfinite(x).all() and np.isfinite(score(x, seed)).all()
-    if not jit_compile:
-        np.testing.assert_allclose(x, flow.sample(5, seed=seed), atol=1e-4)
-    if not jit_compile or flow.is_exact:
-        np.testing.assert_allclose(score(x, seed), flow.log_prob(x, seed=seed), rtol=1e-4, atol=1e-4)
-
-
 def test_several_outputs_with_a_base_each():
     net = fb.Graph(
         [fb.Node(fb.Duplicate((2,), 2, scalar(-0.5, tf.float32)), ("x",), ("a", "b"))],
@@ -240,22 +110,6 @@ def test_whole_numbers_may_be_given_as_integers():
         flow.log_prob(images, seed=(1, 2)), flow.log_prob(images.astype("float32"), seed=(1, 2))
     )
     assert set(np.unique(flow.sample(50, seed=1) % 1)) == {0.0}
-
-
-SINGLE_INPUT = [name for name in CASES if name not in ("concatenate", "whiten", "whiten_spline", "whiten_constant")]
-SINGLE_INPUT = [name for name in SINGLE_INPUT if not name.startswith("sum")]
-
-
-@pytest.mark.parametrize("name", SINGLE_INPUT)
-def test_every_layer_scores_and_samples_with_unknown_batch_size(name):
-    flow = FlowDistribution(CASES[name](tf.float32))
-    x = tf.cast(flow.sample(3, seed=1), tf.float32)
-    signature = [tf.TensorSpec([None, *flow.event_shape])]
-    for num_draws in (1, 3):
-        score = functools.partial(flow.log_prob, num_draws=num_draws, chunk_size=2, seed=(1, 2))
-        np.testing.assert_allclose(tf.function(score, input_signature=signature)(x), score(x), rtol=1e-3, atol=1e-3)
-    sample = tf.function(lambda n: flow.sample(n, seed=(1, 2)), input_signature=[tf.TensorSpec([], tf.int32)])
-    np.testing.assert_allclose(sample(tf.constant(3)), flow.sample(3, seed=(1, 2)), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("make", [noisy_flow, exact_flow, tfp_flow])
@@ -288,41 +142,6 @@ def test_keras_conditioners_see_one_batch_axis_whatever_the_data_has():
     np.testing.assert_allclose(tf.reshape(flow.joint.log_prob(x), [6]), expected, rtol=1e-5)
     np.testing.assert_allclose(flow.joint.log_prob(x[0, 0]), expected[0], rtol=1e-5)
     np.testing.assert_allclose(funnel.forward(x[0, 0])[1], funnel.forward(x)[1][0, 0], atol=1e-5)
-
-
-def test_points_that_no_draw_reaches_have_density_zero():
-    base = tfd.Independent(tfd.Uniform(-tf.ones(3), tf.ones(3)), 1)
-    flow = FlowDistribution(fb.Linear.create(2, 3, seed=0), base)
-    x = tf.constant([[0.1, 0.1], [5.0, 5.0]])
-    with tf.GradientTape() as tape:
-        log_prob = flow.log_prob(x, num_draws=40, chunk_size=2, seed=1)
-        loss = log_prob[0]
-    assert np.isfinite(log_prob[0]) and np.isneginf(log_prob[1])
-    assert all(np.isfinite(g).all() for g in tape.gradient(loss, flow.trainable_variables) if g is not None)
-
-
-@pytest.mark.parametrize(
-    "bijector",
-    [tfp.bijectors.Softsign(), tfp.bijectors.SoftClip(-1.0, 1.0), tfp.bijectors.Chain([tfp.bijectors.Tanh()])],
-)
-def test_bijectors_of_tfp_that_are_not_onto_are_sampled_by_their_density(bijector):
-    flow = FlowDistribution(fb.Sequential([bijector, tfp.bijectors.Scale(0.8)], event_shape=(1,)))
-    assert not flow.bijector.is_onto
-    samples = flow.sample(20_000, seed=1).numpy()
-    z = flow.network(samples).numpy()
-    reachable = np.random.default_rng(0).normal(size=100_000)
-    reachable = reachable[np.abs(reachable) < 0.8]
-    assert np.abs(z).max() <= 0.8
-    assert abs(np.mean(z**2) - np.mean(reachable**2)) < 0.01
-
-
-def test_gradients_through_samples_are_claimed_only_where_they_are_right():
-    full = tfd.FULLY_REPARAMETERIZED
-    assert exact_flow().reparameterization_type == full == noisy_flow().reparameterization_type
-    for name in ("tanh", "max_pool", "abs", "relu", "dequantize"):
-        assert FlowDistribution(CASES[name](tf.float32)).reparameterization_type != full
-    mixture = tfd.MixtureSameFamily(tfd.Categorical([0.0, 0.0]), tfd.MultivariateNormalDiag(tf.zeros([2, 2])))
-    assert FlowDistribution(linear(3, 2, tf.float32), mixture).reparameterization_type != full
 
 
 def test_variables_of_a_base_are_kept(tmp_path):

@@ -6,7 +6,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.checks import (
-    all_variables,
     as_list,
     as_shape,
     bundle,
@@ -16,11 +15,12 @@ from tfp_flowify.bijectors.checks import (
     sum_last,
     swap_shapes,
 )
+from tfp_flowify.bijectors.variables import AllVariables
 
 tfb = tfp.bijectors
 
 
-class FlowBijector(tfb.Bijector):
+class FlowBijector(AllVariables, tfb.Bijector):
     """A bijection [*inputs, *noise] <-> [*outputs, *residuals].
 
     A layer says which parts it has and implements two methods:
@@ -92,16 +92,6 @@ class FlowBijector(tfb.Bijector):
         noise = [tf.zeros(tf.concat([batch, d.event_shape], axis=0), d.dtype) for d in self.noise]
         outputs, _ = self._with_one_batch_axis(self.forward_and_log_det, inputs + noise, "forward")
         return bundle(outputs[: len(self.outputs)])
-
-    @property
-    def variables(self) -> tuple:
-        """All variables, also those of Keras models inside."""
-        return all_variables(self)
-
-    @property
-    def trainable_variables(self) -> tuple:
-        """All trainable variables, also those of Keras models inside."""
-        return all_variables(self, trainable=True)
 
     # What TFP asks for, from the above. It knows a tensor that it has seen by its identity, and then gives back what it
     # computed from it, though a weight may have changed or a tape started since; so it always gets new tensors.

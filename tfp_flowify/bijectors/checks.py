@@ -42,22 +42,6 @@ def as_shape(shape) -> tuple:
         raise TypeError(f"An event shape is a tuple of sizes, such as (5,). Received: {shape!r}") from error
 
 
-def all_variables(module, trainable=False) -> tuple:
-    """The variables of a module and of all Keras layers and variables it holds, each once."""
-    own = tf.Module.trainable_variables if trainable else tf.Module.variables
-    found = list(own.fget(module))
-    for held in module._flatten(predicate=_is_of_keras):
-        weights = [held] if hasattr(held, "value") else held.trainable_variables if trainable else held.variables
-        found += [weight.value for weight in weights if weight.trainable or not trainable]
-    return tuple({id(variable): variable for variable in found}.values())
-
-
-def _is_of_keras(value):
-    return type(value).__module__.startswith("keras.") or any(
-        base.__module__.startswith("keras.") and hasattr(value, "trainable_variables") for base in type(value).__mro__
-    )
-
-
 def check_parts(owner, x, shapes, dtype) -> list:
     """Tensors of the parts `x`, or an error that names the owner, what it needs and what it got."""
     parts = [x] if len(shapes) == 1 else as_list(x)

@@ -7,14 +7,15 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import check_layer
-from tfp_flowify.bijectors.checks import all_variables, as_list, bundle, check_parts, event_shapes
+from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_shapes
 from tfp_flowify.bijectors.inverted import Inverted
+from tfp_flowify.bijectors.variables import AllVariables
 from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform, stateless_seed
 
 tfd = tfp.distributions
 
 
-class FlowDistribution(tfd.Distribution):
+class FlowDistribution(AllVariables, tfd.Distribution):
     """The density of data x under a bijector `net: [x, *noise] <-> [z, *residuals]`.
 
         log p(x) >= E_q [ log p(z) + sum of log p(residual) + log_det - log q(noise) ]
@@ -83,16 +84,6 @@ class FlowDistribution(tfd.Distribution):
         parts = self._part_distributions()
         base = parts[0] if len(parts) == 1 else tfd.JointDistributionSequential(parts)
         return tfd.TransformedDistribution(base, Inverted(self.bijector))
-
-    @property
-    def variables(self) -> tuple:
-        """All variables, also those of Keras models inside."""
-        return all_variables(self)
-
-    @property
-    def trainable_variables(self) -> tuple:
-        """All trainable variables, also those of Keras models inside."""
-        return all_variables(self, trainable=True)
 
     def network(self, x):
         """The ordinary network: noise zero, residuals ignored."""
