@@ -82,6 +82,13 @@ def test_conv1d(size, strides, padding):
     assert_same(layer.kernel, kernel)
 
 
+def test_scales_of_the_noise_may_be_given_with_the_weights():
+    scale = tf.Variable(-1.0)
+    conv2d = fb.Conv2D.from_weights((4, 4, 1), *kernel_and_bias(3, 3, 1, 2), log_noise_scale=scale)
+    conv1d = fb.Conv1D.from_weights((4, 1), *kernel_and_bias(3, 1, 2), log_noise_scale=scale)
+    assert all(any(v is scale for v in conv.trainable_variables) for conv in (conv2d, conv1d))
+
+
 @pytest.mark.parametrize("padding", ["same", "valid"])
 @pytest.mark.parametrize("size, strides", [(2, None), (3, None), (3, 2), (2, 1), (2, 3), ((1, 2), (2, 1))])
 @pytest.mark.parametrize("side", [6, 7])

@@ -74,7 +74,7 @@ class Conv2D(Sequential):
         """
         kernel = np.asarray(kernel)
         linear = Linear.from_weights(kernel.reshape(-1, kernel.shape[-1]), bias, orthogonal_kind, noise, dtype=dtype)
-        return cls(image_shape, linear, kernel.shape[:2], noise=noise, **_free_scales(linear.dtype), **kwargs)
+        return cls(image_shape, linear, kernel.shape[:2], noise=noise, **{**_free_scales(linear.dtype), **kwargs})
 
     @property
     def kernel(self):
@@ -130,7 +130,7 @@ class Conv1D(OverSequence):
         """Takes over an ordinary layer: kernel (size, channels, filters) as in Keras, bias (filters,)."""
         kernel = np.asarray(kernel)
         linear = Linear.from_weights(kernel.reshape(-1, kernel.shape[-1]), bias, orthogonal_kind, noise, dtype=dtype)
-        return cls(sequence_shape, linear, kernel.shape[0], noise=noise, **_free_scales(linear.dtype), **kwargs)
+        return cls(sequence_shape, linear, kernel.shape[0], noise=noise, **{**_free_scales(linear.dtype), **kwargs})
 
     @property
     def kernel(self):

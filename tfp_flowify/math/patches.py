@@ -15,8 +15,8 @@ class Patches:
     overlap. `overlap_counts` (height, width) is the number N of patches that a pixel is in. With `padding="same"`,
     cells of a patch outside the image are zero, and `mask` tells them.
 
-    Both are slices, reshapes and sums along one axis after the other, because the gradient of
-    `tf.image.extract_patches` builds a sparse matrix of all pixels by all patches.
+    Both are slices, reshapes and sums along one axis after the other, so that one is written as the mirror image of the
+    other. `extract` gives what `tf.image.extract_patches` does, which has no such transpose.
 
     >>> patches = Patches((4, 4, 1), kernel_size=(3, 3), strides=(1, 1))
     >>> patches.shape, patches.overlap_counts[0].tolist()

@@ -2,7 +2,7 @@
 
 TFP has this function too. Here the bin is found by comparisons and its numbers by a product with a one-hot vector:
 where all entries share one spline, that is one small matrix product in place of a copy of all knots for each entry and
-six gathers, and it compiles in a tenth of the time under XLA.
+six gathers. It is also quicker to trace and to compile.
 """
 
 import math
