@@ -57,12 +57,14 @@ def orthogonal(kind, size, dtype, seed=0):
 
 
 def linear(features, units, dtype, kind="expm", noise="normal", bias=True, spread=0.3):
+    scales = spread * values((units,), dtype, 2)
     return fb.Linear(
         orthogonal(kind, features, dtype, 1),
-        weight((units,), dtype, spread, 2),
+        tf.Variable(scales[:features]),
         orthogonal(kind, units, dtype, 2),
         weight((units,), dtype, 0.5, 3) if bias else None,
-        noise=noise,
+        tf.Variable(scales[features:]) if units > features else 0.0,
+        noise,
     )
 
 
@@ -147,8 +149,8 @@ CASES = {
     "diagonal": lambda t: fb.Diagonal(weight((4,), t), weight((4,), t, seed=1), sign=[1.0, -1.0, -1.0, 1.0]),
     "shift": lambda t: fb.Diagonal(shift=weight((4,), t)),
     "split": lambda t: fb.Split(5, 2, t),
-    "widen": lambda t: fb.Widen(2, 5, dtype=t),
-    "widen_uniform": lambda t: fb.Widen(2, 5, "uniform", t),
+    "widen": lambda t: fb.Widen(2, 5, weight((3,), t)),
+    "widen_uniform": lambda t: fb.Widen(2, 5, scalar(0.3, t), "uniform"),
     "concatenate": lambda t: fb.Concatenate([2, 3]),
     "whiten": lambda t: fb.Whiten((3,), (2,), Net(3, 4, t), dtype=t),
     "whiten_spline": lambda t: fb.Whiten(
@@ -217,6 +219,9 @@ CASES = {
     "max_pool": lambda t: fb.MaxPool2D((4, 4, 2), 2, dtype=t),
     "max_pool_same": lambda t: fb.MaxPool2D((5, 3, 1), 2, padding="same", dtype=t),
     "max_pool_overlap_same": lambda t: fb.MaxPool2D((5, 4, 1), 3, 2, "same", log_noise_scale=scalar(-1.0, t)),
+    "max_pool_same_funnel": lambda t: fb.MaxPool2D(
+        (3, 3, 1), 2, padding="same", conditioner=_flat(Net(4, 10, t)), transform=fb.Affine(), dtype=t
+    ),
     "max_pool_gaps": lambda t: fb.MaxPool2D((5, 5, 1), 2, 3, dtype=t),
     "max_pool_funnel": lambda t: fb.Funnel(fb.MaxPool2D((2, 4, 1), 2, dtype=t), _flat(Net(2, 12, t))),
     "average_pool": lambda t: fb.AveragePool2D((4, 4, 2), 2, dtype=t),

@@ -71,6 +71,7 @@ CASES = {
     # Sizes of layers that must fit.
     "split": (lambda: fb.Split(2, 3), "2 -> 3. Use Widen"),
     "widen": (lambda: fb.Widen(3, 2), "3 -> 2. Use Split"),
+    "widen scale": (lambda: fb.Widen(2, 4, zeros(3)), r"from 2 to 4.*\(\) or \(2,\).*shape=\(3,\)"),
     "coupling": (lambda: fb.Coupling(3, None, kept=3), "kept=3 of 3"),
     "funnel": (lambda: fb.Funnel(linear(2, 3, T), Net(3, 2, T)), "nothing to whiten"),
     "conditioner": (

@@ -56,8 +56,8 @@ class FlowBijector(AllVariables, tfb.Bijector):
     #: Whether every point of the output space has a preimage. Where not, the density integrates to less than one.
     is_onto = True
 
-    #: Whether the first input holds whole numbers, so that integers may be given for it.
-    takes_integers = False
+    #: How many whole numbers 0 ... levels - 1 the first input takes; None where it takes real numbers.
+    levels = None
 
     #: Whether the layer only moves entries about.
     only_moves = False
@@ -75,6 +75,11 @@ class FlowBijector(AllVariables, tfb.Bijector):
             dtype=dtype and tf.as_dtype(dtype),
             name=name or type(self).__name__,
         )
+
+    @property
+    def takes_integers(self) -> bool:
+        """Whether the first input holds whole numbers, so that integers may be given for it."""
+        return self.levels is not None
 
     def forward_and_log_det(self, x):
         raise NotImplementedError(f"{type(self).__name__} must define forward_and_log_det(x).")

@@ -77,6 +77,16 @@ class Conv2D(Sequential):
         return cls(image_shape, linear, kernel.shape[:2], noise=noise, **{**_free_scales(linear.dtype), **kwargs})
 
     @property
+    def adds_border(self) -> bool:
+        """Whether padding adds noise, of scale `log_pad_scale`."""
+        return any(isinstance(bijector, Pad) for bijector in self.bijectors)
+
+    @property
+    def repeats_pixels(self) -> bool:
+        """Whether patches overlap, so that there is noise of scale `log_noise_scale`."""
+        return any(isinstance(bijector, Unfold) and bijector.noise for bijector in self.bijectors)
+
+    @property
     def kernel(self):
         """The kernel of the ordinary layer, (rows, columns, channels, filters)."""
         matrix = getattr(self.linear, "layer", self.linear).kernel
@@ -122,6 +132,7 @@ class Conv1D(OverSequence):
     def __init__(self, sequence_shape, linear, kernel_size, strides=1, name=None, **kwargs):
         length, channels = sequence_shape
         super().__init__(Conv2D((length, 1, channels), linear, (kernel_size, 1), (strides, 1), **kwargs), name=name)
+        self.adds_border, self.repeats_pixels = self.layer.adds_border, self.layer.repeats_pixels
 
     @classmethod
     def from_weights(

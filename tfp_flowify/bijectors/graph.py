@@ -53,42 +53,46 @@ class Graph(FlowBijector):
     def __init__(self, nodes, inputs: dict, outputs, name=None):
         outputs = _names(outputs)
         self._input_names, self._output_names = tuple(inputs), outputs
-        self._steps, open_wires = _connect(nodes, inputs)
+        self.steps, open_wires = _connect(nodes, inputs)
         _check_ends(open_wires, outputs)
         super().__init__(
             inputs=inputs.values(),
             outputs=[open_wires[wire] for wire in outputs],
-            noise=[d for step in self._steps for d in step.noise],
-            residuals=[d for step in self._steps for d in step.residuals],
+            noise=[d for step in self.steps for d in step.noise],
+            residuals=[d for step in self.steps for d in step.residuals],
             dtype=_common_dtype(self.bijectors),
             name=name,
         )
 
     @property
     def bijectors(self) -> list:
-        return [step.bijector for step in self._steps]
+        return [step.bijector for step in self.steps]
 
     @property
     def is_onto(self) -> bool:
         return all(bijector.is_onto for bijector in self.bijectors)
 
     @property
-    def takes_integers(self) -> bool:
+    def levels(self) -> int | None:
         wire = self._input_names[0]
-        for step in self._steps:
+        for step in self.steps:
             if wire in step.inputs and not step.bijector.only_moves:
-                return step.bijector.takes_integers
+                return step.bijector.levels
             if wire in step.inputs:
                 wire = step.outputs[0]
-        return False
+        return None
 
     def forward_and_log_det(self, x):
+        return self.walk(x, lambda step, parts: step.forward(parts))
+
+    def walk(self, x, run):
+        """Goes forward step by step, each taken by `run(step, parts) -> (parts, log_det)`."""
         parts, residuals, log_det = as_list(x), [], 0.0
         wires = dict(zip(self._input_names, parts, strict=False))
         noise = iter(parts[len(wires) :])
-        for step in self._steps:
+        for step in self.steps:
             taken = [wires.pop(wire) for wire in step.inputs] + [next(noise) for _ in step.noise]
-            given, step_log_det = step.forward(taken)
+            given, step_log_det = run(step, taken)
             wires.update(zip(step.outputs, given, strict=False))
             residuals += given[len(step.outputs) :]
             log_det += step_log_det
@@ -98,7 +102,7 @@ class Graph(FlowBijector):
         parts, noise, log_det = as_list(z), [], 0.0
         wires = dict(zip(self._output_names, parts, strict=False))
         residuals = parts[len(wires) :]
-        for step in reversed(self._steps):
+        for step in reversed(self.steps):
             split = len(residuals) - len(step.residuals)
             taken = [wires.pop(wire) for wire in step.outputs] + residuals[split:]
             given, step_log_det = step.inverse(taken)

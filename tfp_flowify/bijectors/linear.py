@@ -55,19 +55,19 @@ class Linear(Sequential):
 
     With y = U x, n features and m units:
 
-        fewer units:  [x] -> [V (s * y[:m]) + b, y[m:]],        log_det = sum of the m values log s
-        more units:   [x, noise] -> [V (s * [y, noise]) + b],   log_det = sum of the m values log s
-        as many:      [x] -> [V (s * y) + b]
+        fewer units:  [x] -> [V (s * y[:m]) + b, y[m:]],          log_det = sum log s
+        more units:   [x, noise] -> [V [s * y, a noise] + b],     log_det = sum log s + sum log a
+        as many:      [x] -> [V (s * y) + b],                     log_det = sum log s
 
     For fewer units the inverse with any residual is a right inverse, and wrapped in `Funnel` the residual is whitened
-    given z. For more, the inverse is the Moore-Penrose pseudoinverse, and the last m - n values of s are the scales of
-    the noise. Mate et al. 2022, section 3.1.
+    given z. For more, the inverse is the Moore-Penrose pseudoinverse. Mate et al. 2022, section 3.1.
 
     Args:
       right: U, an `Orthogonal` of size n.
-      log_singular: (m,) logarithms of the singular values, of the noise scales at the end.
+      log_singular: logarithms of the singular values, as many as the smaller of n and m.
       left: V, an `Orthogonal` of size m.
       bias: (m,), or None.
+      log_noise_scale: log a for more units, a scalar or (m - n,).
       noise: "normal" or "uniform".
 
     >>> layer = Linear.from_weights([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], bias=[0.5, 0.5])
@@ -75,17 +75,27 @@ class Linear(Sequential):
     [1.5, 2.5]
     """
 
-    def __init__(self, right: Orthogonal, log_singular, left: Orthogonal, bias=None, noise="normal", name=None):
+    def __init__(
+        self,
+        right: Orthogonal,
+        log_singular,
+        left: Orthogonal,
+        bias=None,
+        log_noise_scale=0.0,
+        noise="normal",
+        name=None,
+    ):
         features, units, dtype = right.size, left.size, right.dtype
         self.right, self.left = right, left
-        self.log_singular = parameter(log_singular, "Linear log_singular", (units,))
+        self.log_singular = parameter(log_singular, "Linear log_singular", (min(features, units),))
         self.bias = bias if bias is None else parameter(bias, "Linear bias", (units,))
         layers = [right]
         if units < features:
             layers.append(Split(features, units, dtype))
+        layers.append(Diagonal(self.log_singular))
         if units > features:
-            layers.append(Widen(features, units, noise, dtype))
-        layers += [Diagonal(self.log_singular), left]
+            layers.append(Widen(features, units, log_noise_scale, noise, dtype))
+        layers.append(left)
         if bias is not None:
             layers.append(Diagonal(shift=self.bias))
         super().__init__(layers, name=name)
@@ -99,14 +109,13 @@ class Linear(Sequential):
         kernel = np.asarray(kernel)
         dtype = tf.as_dtype(dtype or (kernel.dtype if kernel.dtype.kind == "f" else np.float32))
         left, singular, right = decompose(kernel)
-        features, units = kernel.shape
-        log_singular = np.concatenate([np.log(singular), np.full(max(units - features, 0), log_noise_scale)])
         return cls(
             orthogonal(orthogonal_kind, right, dtype),
-            tf.Variable(log_singular, dtype=dtype, name="log_singular"),
+            tf.Variable(np.log(singular), dtype=dtype, name="log_singular"),
             orthogonal(orthogonal_kind, left, dtype),
-            tf.Variable(np.zeros(units) if bias is None else bias, dtype=dtype, name="bias"),
-            noise=noise,
+            tf.Variable(np.zeros(kernel.shape[1]) if bias is None else bias, dtype=dtype, name="bias"),
+            _free_noise_scale(*kernel.shape, log_noise_scale, dtype),
+            noise,
         )
 
     @classmethod
@@ -116,18 +125,26 @@ class Linear(Sequential):
         right, left = random_orthogonal(features, generator), random_orthogonal(units, generator)
         return cls(
             orthogonal(orthogonal_kind, right, dtype),
-            tf.Variable(tf.zeros([units], dtype), name="log_singular"),
+            tf.Variable(tf.zeros([min(features, units)], dtype), name="log_singular"),
             orthogonal(orthogonal_kind, left, dtype),
             tf.Variable(tf.zeros([units], dtype), name="bias"),
-            noise=noise,
+            _free_noise_scale(features, units, 0.0, dtype),
+            noise,
         )
 
     @property
     def kernel(self):
         """The weight matrix of the ordinary layer, (n, m): z = x @ kernel + bias."""
         rank = min(self.right.size, self.left.size)
-        singular = tf.exp(tf.convert_to_tensor(self.log_singular)[:rank])
+        singular = tf.exp(tf.convert_to_tensor(self.log_singular))
         return tf.transpose(self.right.matrix()[:rank]) * singular @ tf.transpose(self.left.matrix()[:, :rank])
+
+
+def _free_noise_scale(features, units, value, dtype):
+    """Trainable scales of the noise where there is any."""
+    if units <= features:
+        return 0.0
+    return tf.Variable(tf.fill([units - features], tf.constant(value, dtype)), name="log_noise_scale")
 
 
 def decompose(kernel):

@@ -1,4 +1,4 @@
-"""Bookkeeping: cutting features apart, joining them, adding and dropping them, shapes. No parameters, log-det zero."""
+"""Bookkeeping: cutting features apart, joining them, adding and dropping them, shapes."""
 
 import math
 
@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import FlowBijector, Wrapped
+from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.distributions.augmentation import StandardNormal, standard_noise
 
 tfb = tfp.bijectors
@@ -44,18 +45,30 @@ class Split(FlowBijector):
 class Widen(FlowBijector):
     """Puts noise behind the features.
 
-        forward: [x, noise] -> z = [x, noise],  log_det = 0.  Its scale is left to the layer that follows.
+        forward: [x, noise] -> z = [x, a noise],  log_det = sum of log a over what is added.
 
     Shapes: [(..., n), (..., units - n)] -> (..., units).  Mirror of `Split`.
+
+    Args:
+      features, units: n, and how many there are behind it.
+      log_noise_scale: log a, a scalar or (units - n,).
+      noise: "normal" or "uniform".
 
     >>> Widen(1, 3).forward([[1.0], [0.2, 0.3]]).shape.as_list()
     [3]
     """
 
-    def __init__(self, features, units, noise="normal", dtype=tf.float32, name=None):
+    def __init__(self, features, units, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
         if not 0 < features < units:
             raise ValueError(f"Widen must add features: got {features} -> {units}. Use Split to drop them.")
         self.sizes = (features, units - features)
+        self.log_noise_scale = parameter(log_noise_scale, "Widen log_noise_scale", None, dtype)
+        if tuple(self.log_noise_scale.shape) not in ((), self.sizes[1:]):
+            raise ValueError(
+                f"Widen from {features} to {units} features takes a log_noise_scale of shape () or {self.sizes[1:]}. "
+                f"Received: shape={tuple(self.log_noise_scale.shape)}"
+            )
+        dtype = self.log_noise_scale.dtype
         super().__init__(
             inputs=[(features,)],
             outputs=[(units,)],
@@ -65,10 +78,15 @@ class Widen(FlowBijector):
         )
 
     def forward_and_log_det(self, x):
-        return tf.concat(x, axis=-1), tf.zeros([], x[0].dtype)
+        x, noise = x
+        return tf.concat([x, noise * tf.exp(self._log_scale())], axis=-1), tf.reduce_sum(self._log_scale())
 
     def inverse_and_log_det(self, z):
-        return tf.split(z, self.sizes, axis=-1), tf.zeros([], z.dtype)
+        x, noise = tf.split(z, self.sizes, axis=-1)
+        return [x, noise * tf.exp(-self._log_scale())], -tf.reduce_sum(self._log_scale())
+
+    def _log_scale(self):
+        return tf.broadcast_to(tf.convert_to_tensor(self.log_noise_scale), self.sizes[1:])
 
 
 class Concatenate(FlowBijector):

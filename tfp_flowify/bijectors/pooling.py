@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.conditional import Funnel
 from tfp_flowify.bijectors.convolution import pair
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.parts import Reshape
@@ -18,7 +19,7 @@ class _Windows(FlowBijector):
     """Reduces every window of k cells to one value and k - 1 others; windows at the border may have fewer cells.
 
     Cells are held as (..., windows, cells, channels), those on the image first; only they count. The k - 1 others
-    of all windows are one part, (..., others, channels).
+    of all windows are one part, (..., others, channels); `others` says which of windows * (k - 1) they are.
     """
 
     def __init__(self, patches: Patches, noise=(), more_residuals=(), dtype=tf.float32, name=None):
@@ -29,12 +30,12 @@ class _Windows(FlowBijector):
         self._cell_shape, self._patch_shape = (rows * columns, cells, channels), patches.shape
         self.valid = np.take_along_axis(mask, self._order, axis=1)
         self.counts = mask.sum(axis=1)
-        self._others = np.flatnonzero(self.valid[:, 1:])
+        self.others = np.flatnonzero(self.valid[:, 1:])
         super().__init__(
             inputs=[patches.shape],
             outputs=[(rows, columns, channels)],
             noise=noise,
-            residuals=[StandardNormal((len(self._others), channels), dtype), *more_residuals],
+            residuals=[StandardNormal((len(self.others), channels), dtype), *more_residuals],
             dtype=dtype,
             name=name,
         )
@@ -59,14 +60,14 @@ class _Windows(FlowBijector):
         """(..., windows, cells - 1, channels) -> (..., others, channels): those of cells on the image."""
         windows, count, channels = self._cell_shape
         flat = _event_reshape(others, 3, (windows * (count - 1), channels))
-        return flat if self.valid.all() else tf.gather(flat, self._others, axis=-2)
+        return flat if self.valid.all() else tf.gather(flat, self.others, axis=-2)
 
     def unpack(self, packed):
         """Undoes `pack`, with zeros for cells outside the image."""
         windows, count, channels = self._cell_shape
         if not self.valid.all():
-            source = np.full(windows * (count - 1), len(self._others))
-            source[self._others] = np.arange(len(self._others))
+            source = np.full(windows * (count - 1), len(self.others))
+            source[self.others] = np.arange(len(self.others))
             behind = [(0, 0)] * (packed.shape.rank - 2) + [(0, 1), (0, 0)]
             packed = tf.gather(tf.pad(packed, behind), source, axis=-2)
         return _event_reshape(packed, 2, (windows, count - 1, channels))
@@ -174,6 +175,8 @@ class _Pool2D(Sequential):
         padding="valid",
         log_noise_scale=0.0,
         noise="normal",
+        conditioner=None,
+        transform=None,
         dtype=tf.float32,
         name=None,
     ):
@@ -182,7 +185,8 @@ class _Pool2D(Sequential):
             raise ValueError(f"A pooling window has two cells or more. Received: pool_size={pool_size}")
         patches = Patches(image_shape, size, size if strides is None else pair(strides), padding)
         unfold = Unfold(patches, log_noise_scale, noise, dtype)
-        super().__init__([unfold, self.windows(patches, dtype=unfold.dtype)], name=name)
+        windows = self.windows(patches, dtype=unfold.dtype)
+        super().__init__([unfold, Funnel(windows, conditioner, transform) if conditioner else windows], name=name)
 
 
 class MaxPool2D(_Pool2D):
@@ -195,6 +199,7 @@ class MaxPool2D(_Pool2D):
       pool_size, strides: a number or a pair; strides are the pool size if left out.
       padding: "valid" or "same"; cells outside the image do not count.
       log_noise_scale, noise: of `Unfold`.
+      conditioner, transform: whiten what a window loses given its maximum, see `Funnel`.
 
     >>> pool = MaxPool2D((4, 4, 1), 2)
     >>> pool.network(tf.reshape(tf.range(16.0), [4, 4, 1])).numpy().flatten().tolist()

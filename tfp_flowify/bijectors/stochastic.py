@@ -81,8 +81,6 @@ class Dequantize(FlowBijector):
     [0.125, 0.875]
     """
 
-    takes_integers = True
-
     def __init__(self, levels: int, dtype=tf.float32, name=None):
         if int(levels) != levels or levels < 2:
             raise ValueError(f"Dequantize takes two levels or more. Received: levels={levels}")

@@ -31,6 +31,7 @@ class FlowDistribution(AllVariables, tfd.Distribution):
     Args:
       bijector: the network, with one input.
       base: the distribution of z; standard normal if left out. A list where the network has several outputs.
+      dtype: of the data, where the network takes any; float32 if left out.
 
     >>> from tfp_flowify.bijectors import Linear, LeakyReLU, Sequential
     >>> net = Sequential([Linear.create(2, 3, seed=0), LeakyReLU(0.5), Linear.create(3, 1, seed=1)])
@@ -41,13 +42,13 @@ class FlowDistribution(AllVariables, tfd.Distribution):
     [5]
     """
 
-    def __init__(self, bijector, base=None, name="Flow"):
-        parameters = {"bijector": bijector, "base": base, "name": name}
+    def __init__(self, bijector, base=None, dtype=None, name="Flow"):
+        parameters = {"bijector": bijector, "base": base, "dtype": dtype, "name": name}
         check_layer(bijector, "FlowDistribution")
         if len(bijector.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
         self.bijector = bijector
-        dtype = bijector.dtype or tf.float32
+        dtype = bijector.dtype or tf.as_dtype(dtype or tf.float32)
         bases = [StandardNormal(shape, dtype) for shape in bijector.outputs] if base is None else as_list(base)
         _check_base(bases, bijector.outputs, dtype)
         # Distributions inside a tracked list cannot be written to a SavedModel; their variables must be.

@@ -1,0 +1,150 @@
+"""The one registry of Keras layers: how each is made, what it takes, and the ordinary layer that it must equal.
+
+A case is (constructor, input shape without batch or a list of them, twin). The twin is a function of the built layer
+that gives a function of tensors: a Keras layer with the same weights, where there is one.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfp_flowify import layers as fl
+
+
+def with_weights(twin, shape, *weights):
+    twin.build((None, *shape))
+    twin.set_weights([keras.ops.convert_to_numpy(weight) for weight in weights])
+    return twin
+
+
+def dense(layer):
+    twin = keras.layers.Dense(layer.units, use_bias=layer.use_bias)
+    weights = [layer.kernel] + ([layer.bias] if layer.use_bias else [])
+    return with_weights(twin, (layer.right.size,), *weights)
+
+
+def conv(layer):
+    kind = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D}[layer.ndims]
+    twin = kind(layer.filters, layer.kernel_size, layer.strides, layer.padding)
+    return with_weights(twin, (*[9] * layer.ndims, layer.kernel.shape[-2]), layer.kernel, layer.bias)
+
+
+def pool(kind):
+    return lambda layer: kind(layer.pool_size, layer.strides, layer.padding)
+
+
+def prelu(layer):
+    shape = tuple(layer.log_slope.shape)
+    return with_weights(keras.layers.PReLU(), shape, np.exp(layer.log_slope))
+
+
+def normalization(layer):
+    layer.log_scale.assign([0.3, -0.2, 0.1])
+    layer.shift.assign([0.5, 0.0, -0.5])
+    variance = np.exp(-2 * np.asarray(layer.log_scale))
+    return keras.layers.Normalization(mean=-np.asarray(layer.shift) * np.sqrt(variance), variance=variance)
+
+
+def residual(layer):
+    first, second = layer.layers[0], layer.layers[-1]
+    return lambda x: x + dense(second)(keras.layers.LeakyReLU(0.3)(dense(first)(x)))
+
+
+def strided_residual(layer):
+    return lambda x: conv(layer.layers[0])(x) + conv(layer.shortcut[0])(x)
+
+
+def fourier(layer):
+    """The circular filter by hand: a sum over shifts."""
+    kernel = layer.bijector.kernel.numpy()
+    offsets = [(i, j) for i in range(kernel.shape[0]) for j in range(kernel.shape[1])]
+    return lambda x: tf.convert_to_tensor(layer.bijector.bias) + sum(tf.roll(x, offset, [1, 2]) @ kernel[offset] for offset in offsets)
+
+
+def network(outputs, inputs):
+    """A conditioner of one's own."""
+    stack = [keras.Input(inputs), keras.layers.Dense(8, "tanh"), keras.layers.Dense(outputs)]
+    return keras.Sequential(stack)
+
+
+CASES = {
+    "dense_fewer": (lambda: fl.Dense(3), (5,), dense),
+    "dense_more": (lambda: fl.Dense(7, noise_scale=0.5), (5,), dense),
+    "dense_equal": (lambda: fl.Dense(5, gain=2.0), (5,), dense),
+    "dense_no_bias": (lambda: fl.Dense(3, use_bias=False), (5,), dense),
+    "dense_householder": (lambda: fl.Dense(3, orthogonal="householder"), (5,), dense),
+    "dense_cayley": (lambda: fl.Dense(7, orthogonal="cayley", noise="uniform"), (5,), dense),
+    "dense_multiscale": (lambda: fl.Dense(3, inverse="multiscale"), (5,), dense),
+    "dense_spline": (lambda: fl.Dense(3, transform="spline"), (5,), dense),
+    "dense_affine_spline": (lambda: fl.Dense(3, transform="affine+spline"), (5,), dense),
+    "dense_own_conditioner": (lambda: fl.Dense(3, inverse=network(4, (3,))), (5,), dense),
+    "dense_on_sequences": (lambda: fl.Dense(3), (4, 5), dense),
+    "conv2d_valid": (lambda: fl.Conv2D(3, 2, 2), (4, 4, 2), conv),
+    "conv2d_same": (lambda: fl.Conv2D(5, 3, 2, "same"), (5, 4, 2), conv),
+    "conv2d_more": (lambda: fl.Conv2D(6, (2, 1), noise="uniform"), (3, 3, 2), conv),
+    "conv2d_multiscale": (lambda: fl.Conv2D(2, 3, inverse="multiscale"), (4, 4, 1), conv),
+    "conv2d_own_conditioner": (lambda: fl.Conv2D(3, 2, 2, inverse=network(10, (2, 2, 3))), (4, 4, 2), conv),
+    "conv1d": (lambda: fl.Conv1D(3, 3, 2, "same"), (7, 2), conv),
+    "conv1d_valid": (lambda: fl.Conv1D(2, 2, 2, transform="spline"), (6, 2), conv),
+    "fourier_conv2d": (lambda: fl.FourierConv2D(2), (4, 5, 3), fourier),
+    "leaky_relu": (lambda: fl.LeakyReLU(0.2), (5,), lambda _: keras.layers.LeakyReLU(0.2)),
+    "prelu": (lambda: fl.PReLU(0.4), (5,), prelu),
+    "relu": (lambda: fl.ReLU(), (2, 3), lambda _: keras.layers.ReLU()),
+    "abs": (lambda: fl.Abs(), (5,), lambda _: tf.abs),
+    "elu": (lambda: fl.ELU(1.3), (5,), lambda _: keras.layers.ELU(1.3)),
+    "selu": (lambda: fl.SELU(), (5,), lambda _: keras.layers.Activation("selu")),
+    "tanh": (lambda: fl.Tanh(), (5,), lambda _: keras.layers.Activation("tanh")),
+    "sigmoid": (lambda: fl.Sigmoid(), (5,), lambda _: keras.layers.Activation("sigmoid")),
+    "softplus": (lambda: fl.Softplus(), (5,), lambda _: keras.layers.Activation("softplus")),
+    "logit": (lambda: fl.Logit(), (5,), lambda _: lambda x: tf.math.log(x / (1 - x))),
+    "spline": (lambda: fl.Spline(), (2, 3), None),
+    "spline_per_channel": (lambda: fl.Spline(4, 1.5, per_channel=True), (2, 3), None),
+    "spline_coupling": (lambda: fl.SplineCoupling(), (5,), None),
+    "spline_coupling_conv": (lambda: fl.SplineCoupling(swap=True, bins=4), (3, 3, 4), None),
+    "spline_coupling_own": (lambda: fl.SplineCoupling(2, conditioner=network(69, (2,))), (5,), None),
+    "max_pooling": (lambda: fl.MaxPooling2D(), (4, 4, 2), pool(keras.layers.MaxPooling2D)),
+    "max_pooling_same": (lambda: fl.MaxPooling2D(3, 2, "same"), (5, 4, 2), pool(keras.layers.MaxPooling2D)),
+    "max_pooling_partial": (lambda: fl.MaxPooling2D(2, padding="same"), (5, 3, 1), pool(keras.layers.MaxPooling2D)),
+    "average_pooling": (lambda: fl.AveragePooling2D(), (4, 4, 2), pool(keras.layers.AveragePooling2D)),
+    "average_pooling_same": (
+        lambda: fl.AveragePooling2D(3, 2, "same", inverse="multiscale"), (5, 4, 2), pool(keras.layers.AveragePooling2D)
+    ),
+    "global_average_pooling": (
+        lambda: fl.GlobalAveragePooling2D(), (3, 2, 2), lambda _: keras.layers.GlobalAveragePooling2D()
+    ),
+    "flatten": (lambda: fl.Flatten(), (2, 3), lambda _: keras.layers.Flatten()),
+    "reshape": (lambda: fl.Reshape((3, -1)), (6,), lambda _: keras.layers.Reshape((3, -1))),
+    "permute": (lambda: fl.Permute((3, 1, 2)), (2, 3, 4), lambda _: keras.layers.Permute((3, 1, 2))),
+    "zero_padding": (lambda: fl.ZeroPadding2D(((1, 0), (0, 2))), (3, 3, 2), lambda _: keras.layers.ZeroPadding2D(((1, 0), (0, 2)))),
+    "cropping": (lambda: fl.Cropping2D(((1, 0), (0, 2))), (4, 4, 2), lambda _: keras.layers.Cropping2D(((1, 0), (0, 2)))),
+    "split": (lambda: fl.Split(2), (3, 5), lambda _: lambda x: x[..., :2]),
+    "widen": (lambda: fl.Widen(4), (3, 2), lambda _: lambda x: tf.pad(x, [(0, 0), (0, 0), (0, 2)])),
+    "rescaling": (lambda: fl.Rescaling(-2.0, 1.0), (5,), lambda _: keras.layers.Rescaling(-2.0, 1.0)),
+    "normalization": (lambda: fl.Normalization(), (2, 3), normalization),
+    "dequantize": (lambda: fl.Dequantize(4), (5,), lambda _: keras.layers.Rescaling(1 / 4, 1 / 8)),
+    "stochastic_function": (
+        lambda: fl.Stochastic(keras.activations.softmax), (5,), lambda _: keras.layers.Activation("softmax")
+    ),
+    "stochastic_layer": (lambda: fl.Stochastic(keras.layers.LayerNormalization()), (5,), lambda layer: layer.function),
+    "stochastic_conv": (lambda: fl.Stochastic(keras.layers.Conv2D(3, 3, 2)), (5, 5, 2), lambda layer: layer.function),
+    "duplicate": (lambda: fl.Duplicate(3), (4,), lambda _: lambda x: [x, x, x]),
+    "add": (lambda: fl.Add(), [(2, 3), (2, 3)], lambda _: keras.layers.Add()),
+    "concatenate": (lambda: fl.Concatenate(), [(2, 3), (2, 1)], lambda _: keras.layers.Concatenate()),
+    "residual": (lambda: fl.Residual([fl.Dense(6), fl.LeakyReLU(), fl.Dense(4)], noise_scale=0.3), (4,), residual),
+    "residual_shortcut": (
+        lambda: fl.Residual([fl.Conv2D(3, 3, 2, "same")], shortcut=[fl.Conv2D(3, 2, 2, "same")]), (5, 5, 2),
+        strided_residual,
+    ),
+}  # fmt: skip
+
+
+def draw_input(name, shape, batch=6, dtype="float32"):
+    """Data that the layer takes: real numbers, those in (0, 1) for a logit, whole ones for Dequantize."""
+    generator = np.random.default_rng(0)
+    if isinstance(shape, list):
+        return [generator.normal(size=(batch, *s)).astype(dtype) for s in shape]
+    if name == "logit":
+        return generator.uniform(0.05, 0.95, size=(batch, *shape)).astype(dtype)
+    if name == "dequantize":
+        return generator.integers(0, 4, size=(batch, *shape)).astype(dtype)
+    return generator.normal(size=(batch, *shape)).astype(dtype)

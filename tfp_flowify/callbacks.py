@@ -1,0 +1,68 @@
+"""Callbacks for `fit`."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from tfp_flowify.plots import save_panels
+
+
+class SampleGrid(keras.callbacks.Callback):
+    """Writes a picture of samples and reconstructions each few epochs: `epoch_0005.png` and so on.
+
+    The panels are samples with what the network drops at its mean, samples with it drawn, from the same outputs (the
+    paper's two columns), and, with `data`, examples and what their outputs alone tell of them.
+
+    Args:
+      directory: where the files go; it is made.
+      data: images to reconstruct, or None.
+      every: epochs from one picture to the next; the last epoch gets one too.
+      count: images in a panel.
+      temperature: of the samples.
+      seed: of the samples; the same ones each time.
+      limits: the values of black and of white; by default those of `Dequantize`, of the data, or 0 and 1.
+    """
+
+    def __init__(self, directory, data=None, every=1, count=25, temperature=1.0, seed=0, limits=None):
+        super().__init__()
+        if every < 1 or count < 1:
+            raise ValueError(f"every and count are at least 1. Received: every={every}, count={count}")
+        self.directory, self.data = Path(directory), None if data is None else np.asarray(data[:count])
+        self.every, self.count, self.temperature, self.seed, self.limits = every, count, temperature, seed, limits
+
+    def on_train_begin(self, logs=None):
+        shape = tuple(self.model.distribution.event_shape)
+        if len(shape) != 3 or shape[-1] not in (1, 3):
+            raise ValueError(f"SampleGrid is for flows of images (height, width, 1 or 3). Received: data of {shape}")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._written = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._epoch = epoch + 1
+        if self._epoch % self.every == 0:
+            self._write()
+
+    def on_train_end(self, logs=None):
+        if self._written != self._epoch:
+            self._write()
+
+    def _write(self):
+        draw = {"temperature": self.temperature, "seed": self.seed}
+        panels = {
+            "samples, dropped at mean": self.model.sample(self.count, mean=True, **draw),
+            "samples": self.model.sample(self.count, **draw),
+        }
+        if self.data is not None:
+            panels["data"] = self.data
+            panels["reconstructions"] = self.model.reconstruct(self.data)
+        save_panels(self.directory / f"epoch_{self._epoch:04d}.png", panels, self._limits())
+        self._written = self._epoch
+
+    def _limits(self):
+        levels = self.model.distribution.bijector.levels
+        if self.limits is not None:
+            return self.limits
+        if levels is not None:
+            return 0, levels - 1
+        return (0, 1) if self.data is None else (self.data.min(), self.data.max())

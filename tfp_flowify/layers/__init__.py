@@ -1,0 +1,64 @@
+"""Keras 3 layers: ordinary layers that are flow layers too. They own the weights; the bijectors read them."""
+
+from tfp_flowify.layers.activations import (
+    ELU,
+    SELU,
+    Abs,
+    LeakyReLU,
+    Logit,
+    PReLU,
+    ReLU,
+    Sigmoid,
+    Softplus,
+    Spline,
+    Tanh,
+)
+from tfp_flowify.layers.base import Dropping, FlowLayer, Inverse
+from tfp_flowify.layers.branches import Add, Concatenate, Duplicate, Residual
+from tfp_flowify.layers.coupling import SplineCoupling
+from tfp_flowify.layers.linear import Conv1D, Conv2D, Dense, FourierConv2D, Linear
+from tfp_flowify.layers.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D
+from tfp_flowify.layers.scale import Normalization, Rescaling
+from tfp_flowify.layers.shapes import Cropping2D, Flatten, Permute, Reshape, Split, Widen, ZeroPadding2D
+from tfp_flowify.layers.stochastic import Dequantize, Stochastic
+
+__all__ = [
+    "ELU",
+    "SELU",
+    "Abs",
+    "Add",
+    "AveragePooling2D",
+    "Concatenate",
+    "Conv1D",
+    "Conv2D",
+    "Cropping2D",
+    "Dense",
+    "Dequantize",
+    "Dropping",
+    "Duplicate",
+    "Flatten",
+    "FlowLayer",
+    "FourierConv2D",
+    "GlobalAveragePooling2D",
+    "Inverse",
+    "LeakyReLU",
+    "Linear",
+    "Logit",
+    "MaxPooling2D",
+    "Normalization",
+    "PReLU",
+    "Permute",
+    "ReLU",
+    "Rescaling",
+    "Reshape",
+    "Residual",
+    "Sigmoid",
+    "Softplus",
+    "Spline",
+    "SplineCoupling",
+    "Split",
+    "Stochastic",
+    "Tanh",
+    "Widen",
+    "ZeroPadding2D",
+]

@@ -1,0 +1,208 @@
+"""Activations, entry by entry. Those that reach only part of the line are `is_onto = False` as bijectors."""
+
+import keras
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.arguments import positive, whole
+from tfp_flowify.layers.base import FlowLayer, register
+
+
+class Activation(FlowLayer):
+    """A function of each entry."""
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
+@register
+class LeakyReLU(Activation):
+    """z = x where x >= 0, negative_slope x elsewhere. Exact.
+
+    >>> LeakyReLU(0.5)(tf.constant([-2.0, 2.0])).numpy().tolist()
+    [-1.0, 2.0]
+    """
+
+    def __init__(self, negative_slope=0.3, **kwargs):
+        super().__init__(**kwargs)
+        fb.LeakyReLU(negative_slope)  # Raises where it is not invertible.
+        self.negative_slope = float(negative_slope)
+
+    def call(self, x):
+        return keras.ops.leaky_relu(x, self.negative_slope)
+
+    def make_bijector(self, shape, inverse):
+        return fb.Sequential([fb.LeakyReLU(self.negative_slope)], event_shape=shape)
+
+
+@register
+class PReLU(Activation):
+    """z = x where x >= 0, slope x elsewhere, with a trainable positive slope for each channel. Exact.
+
+    Args:
+      negative_slope: the slope at the start.
+
+    >>> PReLU(0.25)(tf.constant([[-2.0, 2.0]])).numpy().tolist()
+    [[-0.5, 2.0]]
+    """
+
+    def __init__(self, negative_slope=0.25, **kwargs):
+        super().__init__(**kwargs)
+        self.negative_slope = positive("negative_slope", negative_slope)
+
+    def build(self, input_shape):
+        start = keras.initializers.Constant(float(keras.ops.log(self.negative_slope)))
+        self.log_slope = self.add_weight(name="log_slope", shape=[input_shape[-1]], initializer=start)
+
+    def call(self, x):
+        slope = tf.cast(tf.exp(tf.convert_to_tensor(self.log_slope)), x.dtype)
+        return tf.where(x < 0, slope * x, x)
+
+    def make_bijector(self, shape, inverse):
+        return fb.Sequential([fb.PReLU(self.log_slope)], event_shape=shape)
+
+
+@register
+class ReLU(Activation):
+    """z = max(x, 0). In a flow, noise takes the place of the zeros, and what was below zero has a density. A bound.
+
+    Args:
+      noise_scale: scale of the noise at the start; it is trained, one for each channel.
+
+    >>> ReLU()(tf.constant([[-2.0, 2.0]])).numpy().tolist()
+    [[0.0, 2.0]]
+    """
+
+    def __init__(self, noise_scale=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.noise_scale = positive("noise_scale", noise_scale)
+
+    def call(self, x):
+        return keras.ops.relu(x)
+
+    def make_bijector(self, shape, inverse):
+        channels = shape[-1:]
+        scale = inverse.weight("log_noise_scale", channels, float(keras.ops.log(self.noise_scale)))
+        density = [inverse.weight(name, channels) for name in ("sign_logit", "loc", "log_scale")]
+        return fb.Sequential([fb.ReLU(channels, scale, *density)], event_shape=shape)
+
+
+@register
+class Abs(Activation):
+    """z = |x|. In a flow, the sign is a choice with a trainable probability. Exact, onto [0, inf).
+
+    >>> Abs()(tf.constant([-2.0, 2.0])).numpy().tolist()
+    [2.0, 2.0]
+    """
+
+    def call(self, x):
+        return keras.ops.absolute(x)
+
+    def make_bijector(self, shape, inverse):
+        return fb.Sequential([fb.Abs(inverse.weight("sign_logit"))], event_shape=shape)
+
+
+@register
+class ELU(Activation):
+    """z = x where x > 0, alpha (exp(x) - 1) elsewhere. Exact, onto (-alpha, inf)."""
+
+    def __init__(self, alpha=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.alpha = positive("alpha", alpha)
+
+    def call(self, x):
+        return keras.ops.elu(x, self.alpha)
+
+    def make_bijector(self, shape, inverse):
+        return fb.Sequential([fb.ELU(self.alpha)], event_shape=shape)
+
+
+class _Fixed(Activation):
+    """A function without arguments or weights, and its bijector."""
+
+    function: staticmethod
+    bijector: type
+
+    def call(self, x):
+        return self.function(x)
+
+    def make_bijector(self, shape, inverse):
+        return fb.Sequential([self.bijector()], event_shape=shape)
+
+
+@register
+class SELU(_Fixed):
+    """The self-normalising `ELU`. Exact, onto (-1.758, inf)."""
+
+    function, bijector = staticmethod(keras.ops.selu), fb.SELU
+
+
+@register
+class Tanh(_Fixed):
+    """z = tanh(x). Exact, onto (-1, 1)."""
+
+    function, bijector = staticmethod(keras.ops.tanh), fb.Tanh
+
+
+@register
+class Sigmoid(_Fixed):
+    """z = 1 / (1 + exp(-x)). Exact, onto (0, 1)."""
+
+    function, bijector = staticmethod(keras.ops.sigmoid), fb.Sigmoid
+
+
+@register
+class Softplus(_Fixed):
+    """z = log(1 + exp(x)). Exact, onto (0, inf)."""
+
+    function, bijector = staticmethod(keras.ops.softplus), fb.Softplus
+
+
+@register
+class Logit(Activation):
+    """z = log(x / (1 - x)), from (0, 1) to the whole line: behind `Dequantize`. Exact.
+
+    >>> Logit()(tf.constant([0.5])).numpy().tolist()
+    [0.0]
+    """
+
+    def call(self, x):
+        return self.run(self._bijector(x.shape[1:]), x)
+
+    def make_bijector(self, shape, inverse):
+        return self._bijector(shape)
+
+    def _bijector(self, shape):
+        return fb.Sequential([tfp.bijectors.Invert(tfp.bijectors.Sigmoid())], event_shape=shape)
+
+
+@register
+class Spline(Activation):
+    """A trainable monotone function, shared by all entries or one for each channel: the paper's activation. Exact.
+
+    Args:
+      bins: pieces of the rational-quadratic spline on [-bound, bound]; outside it is the identity.
+      bound: see there.
+      per_channel: one function for each channel.
+
+    >>> Spline()(tf.constant([[0.5, 3.0]])).numpy().tolist()
+    [[0.5, 3.0]]
+    """
+
+    def __init__(self, bins=8, bound=2.0, per_channel=False, **kwargs):
+        super().__init__(**kwargs)
+        self.bins, self.bound = whole("bins", bins), positive("bound", bound)
+        self.per_channel = bool(per_channel)
+
+    def build(self, input_shape):
+        size = 3 * self.bins - 1
+        shape = [input_shape[-1], size] if self.per_channel else [size]
+        self.parameters = self.add_weight(name="parameters", shape=shape, initializer="zeros")
+        self.spline = fb.RationalQuadraticSpline(self.parameters, self.bound)
+
+    def call(self, x):
+        return self.run(self.spline, x)
+
+    def make_bijector(self, shape, inverse):
+        return fb.Sequential([self.spline], event_shape=shape)

@@ -1,0 +1,161 @@
+"""The base of all Keras layers: the ordinary layer, and a bijector over the same weights."""
+
+import inspect
+
+import keras
+import tensorflow as tf
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.conditioners import conditioner_for
+
+register = keras.saving.register_keras_serializable("tfp_flowify")
+
+
+class FlowLayer(keras.layers.Layer):
+    """An ordinary Keras layer that is a flow layer too.
+
+    Called on a tensor it is the ordinary layer, and its weights are those of the ordinary layer: it can stand in any
+    Keras model. A `FlowModel` asks it for its bijector over the same weights, by
+
+        make_bijector(shape, inverse) -> FlowBijector
+
+    with the event shape that comes in, or a list of them. Weights that only the flow needs, the scales of noise and the
+    densities of what is dropped, are added to `inverse`, and so belong to the flow, not to the layer.
+
+    A layer keeps each argument of `__init__` as an attribute of the same name; its config follows from that. Weights
+    are kept in full precision, in which the flow runs; `call` runs in the layer's compute dtype.
+    """
+
+    def make_bijector(self, shape, inverse: "Inverse") -> fb.FlowBijector:
+        raise NotImplementedError(f"{type(self).__name__} must define make_bijector(shape, inverse).")
+
+    def add_weight(self, *args, autocast=False, **kwargs):
+        return super().add_weight(*args, autocast=autocast, **kwargs)
+
+    def run(self, bijector, x):
+        """The ordinary layer as a bijector knows it, in full precision."""
+        return tf.cast(bijector.network(tf.cast(x, self.variable_dtype)), self.compute_dtype)
+
+    def get_config(self):
+        own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self._argument_names()}
+        return {**super().get_config(), **own}
+
+    @classmethod
+    def _argument_names(cls):
+        """The arguments of `__init__`, also those that it hands on to the classes it builds on."""
+        classes = cls.__mro__[: cls.__mro__.index(FlowLayer)]
+        names = [name for c in reversed(classes) for name in inspect.signature(c.__init__).parameters]
+        return [name for name in dict.fromkeys(names) if name not in ("self", "args", "kwargs")]
+
+    @classmethod
+    def from_config(cls, config):
+        is_object = {name: name != "dtype" and _is_serialized(value) for name, value in config.items()}
+        read = keras.saving.deserialize_keras_object
+        return super().from_config({name: read(v) if is_object[name] else v for name, v in config.items()})
+
+
+class Dropping(FlowLayer):
+    """A layer that may drop dimensions, with a density for them.
+
+    Args:
+      inverse: "funnel", a density given the output, by a small network; "multiscale", standard normal, with no weights;
+        or a conditioner of one's own: any Keras model of the output that gives the parameters of the transform.
+      transform: how what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline" or
+        "affine+spline".
+    """
+
+    def __init__(self, inverse="funnel", transform="affine", **kwargs):
+        super().__init__(**kwargs)
+        if inverse not in ("funnel", "multiscale") and not isinstance(inverse, keras.layers.Layer):
+            raise ValueError(f'inverse is "funnel", "multiscale" or a Keras model. Received: inverse={inverse!r}')
+        make_transform(transform)
+        self.transform = transform
+        self._inverse = _Untracked(inverse)
+
+    @property
+    def inverse(self):
+        return self._inverse.value
+
+    def conditioner(self, inverse, given, dropped, kind=None):
+        """The network that gives the parameters of what is dropped, or None for "multiscale"."""
+        if self.inverse == "multiscale":
+            return None
+        network = self.inverse
+        if network == "funnel":
+            size = make_transform(self.transform).size
+            network = conditioner_for(given, dropped, size, self.dtype_policy, kind)
+        return inverse.network(network)
+
+    def funnel(self, bijector, inverse, kind=None):
+        """The bijector with a density for its first residual, if it has one."""
+        if not bijector.residuals:
+            return bijector
+        dropped = tuple(bijector.residuals[0].event_shape)
+        conditioner = self.conditioner(inverse, bijector.outputs[0], dropped, kind)
+        if conditioner is None:
+            return bijector
+        return fb.Funnel(bijector, conditioner, make_transform(self.transform))
+
+
+@register
+class Inverse(keras.layers.Layer):
+    """What a flow adds to its network: scales of noise, and densities of what is dropped. One part for each layer.
+
+    `flow.inverse.trainable = False` freezes them, `flow.network.trainable = False` all others.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.parts, self.networks = [], []
+        self.built = True
+
+    def part(self, layer) -> "Inverse":
+        """A place for the weights of one layer."""
+        self.parts.append(Inverse(dtype=layer.dtype_policy, name=f"{layer.name}_inverse"))
+        return self.parts[-1]
+
+    def weight(self, name, shape=(), value=0.0):
+        """A trainable weight in full precision."""
+        start = keras.initializers.Constant(value)
+        return self.add_weight(name=name, shape=shape, initializer=start, autocast=False)
+
+    def network(self, network):
+        """A function that runs a Keras model in its own precision and gives the result in that of its input."""
+        self.networks.append(network)
+        return InPrecision(network)
+
+
+class InPrecision(tf.Module):
+    """A Keras model as a bijector uses it."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def __call__(self, x):
+        return tf.cast(self.network(x), x.dtype)
+
+
+class _Untracked:
+    """Hides a Keras model from the layer that keeps it as an argument: its weights are not the layer's."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def make_transform(name: str):
+    """The transform that a layer's argument names."""
+    kinds = {
+        "affine": fb.Affine,
+        "spline": fb.Spline,
+        "affine+spline": lambda: fb.Stack([fb.Affine(), fb.Spline(bound=3.0)]),
+    }
+    if name not in kinds:
+        raise ValueError(f"transform is one of {list(kinds)}. Received: transform={name!r}")
+    return kinds[name]()
+
+
+def _is_serialized(value) -> bool:
+    if isinstance(value, dict):
+        return "class_name" in value
+    return isinstance(value, list) and any(_is_serialized(v) for v in value)

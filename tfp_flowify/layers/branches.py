@@ -1,0 +1,151 @@
+"""Branches: copies, sums, and the residual block."""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.arguments import one_of, positive, whole
+from tfp_flowify.layers.base import Dropping, FlowLayer, make_transform, register
+from tfp_flowify.layers.network import network_bijector
+
+
+@register
+class Duplicate(FlowLayer):
+    """The same tensor several times; in a flow, with noise that tells the copies apart. A bound.
+
+    A `FlowModel` does so by itself wherever a tensor is used more than once.
+
+    >>> first, second = Duplicate()(tf.ones([5, 3]))
+    """
+
+    def __init__(self, copies=2, noise="normal", noise_scale=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.copies, self.noise = whole("copies", copies), one_of("noise", noise, ("normal", "uniform"))
+        self.noise_scale = positive("noise_scale", noise_scale)
+
+    def call(self, x):
+        return [tf.identity(x) for _ in range(self.copies)]
+
+    def compute_output_shape(self, input_shape):
+        return [tuple(input_shape)] * self.copies
+
+    def make_bijector(self, shape, inverse):
+        scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+        return fb.Duplicate(shape, self.copies, scale, self.noise)
+
+
+@register
+class Add(Dropping):
+    """The sum of several tensors. In a flow it drops their differences. Exact.
+
+    >>> Add()([tf.ones([5, 3]), tf.ones([5, 3])]).shape.as_list()
+    [5, 3]
+    """
+
+    def build(self, input_shape):
+        _check_branches(self, input_shape, whole_shape=True)
+
+    def call(self, inputs):
+        return sum(inputs[1:], start=inputs[0])
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape[0])
+
+    def make_bijector(self, shape, inverse):
+        return self.funnel(fb.Sum(shape[0], len(shape), self.variable_dtype), inverse)
+
+
+@register
+class Concatenate(FlowLayer):
+    """Several tensors joined along the last axis. Exact.
+
+    >>> Concatenate()([tf.ones([5, 3]), tf.ones([5, 2])]).shape.as_list()
+    [5, 5]
+    """
+
+    def build(self, input_shape):
+        _check_branches(self, input_shape, whole_shape=False)
+
+    def call(self, inputs):
+        return keras.ops.concatenate(inputs, axis=-1)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[0][:-1], sum(shape[-1] for shape in input_shape))
+
+    def make_bijector(self, shape, inverse):
+        wires = {f"x{i}": branch for i, branch in enumerate(shape)}
+        join = fb.Concatenate([branch[-1] for branch in shape])
+        return fb.Graph([fb.Node(join, tuple(wires), ("z",))], inputs=wires, outputs=("z",))
+
+
+@register
+class Residual(Dropping):
+    """x + f(x), with f a list of layers. In a flow: two copies of x, one through f, and their sum. A bound.
+
+    Args:
+      layers: the branch f.
+      shortcut: layers on the other side, where f changes the shape.
+      noise, noise_scale: of the copies.
+      inverse, transform: density of the difference of the two sides, see `Dropping`.
+
+    >>> from tfp_flowify.layers import Dense, LeakyReLU
+    >>> Residual([Dense(8), LeakyReLU(), Dense(3)])(tf.ones([5, 3])).shape.as_list()
+    [5, 3]
+    """
+
+    def __init__(self, layers, shortcut=(), noise="normal", noise_scale=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.layers, self.shortcut = list(layers), list(shortcut)
+        for layer in self.layers + self.shortcut:
+            if not isinstance(layer, FlowLayer):
+                raise TypeError(f"{self.name} takes layers of tfp_flowify. Received: {layer!r}. Wrap it in Stochastic.")
+        self.noise = one_of("noise", noise, ("normal", "uniform"))
+        self.noise_scale = positive("noise_scale", noise_scale)
+
+    def build(self, input_shape):
+        self.branch = _chain(self.layers, input_shape, self.compute_dtype)
+        self.side = _chain(self.shortcut, input_shape, self.compute_dtype) if self.shortcut else None
+        other = self.side.output_shape if self.side else (None, *input_shape[1:])
+        if self.branch.output_shape != other:
+            raise ValueError(
+                f"The sides of {self.name} must fit: layers {tuple(input_shape)} -> {self.branch.output_shape}, "
+                f"{'shortcut' if self.side else 'identity'} {tuple(input_shape)} -> {other}. Give a shortcut that fits."
+            )
+
+    def call(self, x):
+        return self.branch(x) + (self.side(x) if self.side else x)
+
+    def compute_output_shape(self, input_shape):
+        for layer in self.layers:
+            input_shape = layer.compute_output_shape(input_shape)
+        return input_shape
+
+    def make_bijector(self, shape, inverse):
+        branch = network_bijector(self.branch, inverse)
+        shortcut = network_bijector(self.side, inverse) if self.side else None
+        image = branch.outputs[0]
+        return fb.Residual(
+            branch,
+            shortcut,
+            self.conditioner(inverse, image, (*image, 1)),
+            make_transform(self.transform),
+            inverse.weight("log_noise_scale", (), math.log(self.noise_scale)),
+            self.noise,
+        )
+
+
+def _chain(layers, input_shape, dtype):
+    inputs = keras.Input(input_shape[1:], dtype=dtype)
+    outputs = inputs
+    for layer in layers:
+        outputs = layer(outputs)
+    return keras.Model(inputs, outputs)
+
+
+def _check_branches(layer, shapes, whole_shape):
+    if not isinstance(shapes, list) or len(shapes) < 2:
+        raise ValueError(f"{layer.name} takes a list of two tensors or more. Received: {shapes}")
+    if len({tuple(shape) if whole_shape else tuple(shape[:-1]) for shape in shapes}) > 1:
+        raise ValueError(f"{layer.name} takes tensors whose shapes fit. Received: {[tuple(shape) for shape in shapes]}")

@@ -1,0 +1,55 @@
+"""Coupling layers: some features are changed given the others."""
+
+import keras
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.arguments import positive, whole
+from tfp_flowify.layers.base import FlowLayer, InPrecision, register
+from tfp_flowify.layers.conditioners import conditioner_for
+
+
+@register
+class SplineCoupling(FlowLayer):
+    """Keeps some features and bends each of the others by a spline whose parameters a network makes of the kept ones.
+
+    Dense on vectors; on sequences and images it splits the channels, and the network is convolutional. Exact.
+    With a fresh network of its own it starts as the identity.
+
+    Args:
+      kept: how many features are kept; half of them if left out.
+      swap: keep the last ones and change the first; alternate it from layer to layer.
+      bins, bound: of the spline.
+      conditioner: a Keras model of the kept features that gives 3 bins - 1 numbers for each changed one.
+
+    >>> SplineCoupling()(tf.ones([5, 4])).shape.as_list()
+    [5, 4]
+    """
+
+    def __init__(self, kept=None, swap=False, bins=8, bound=2.0, conditioner=None, **kwargs):
+        super().__init__(**kwargs)
+        self.kept, self.swap = kept if kept is None else whole("kept", kept), bool(swap)
+        self.bins, self.bound = whole("bins", bins), positive("bound", bound)
+        self.conditioner = conditioner
+
+    def build(self, input_shape):
+        *sides, features = input_shape[1:]
+        kept = features // 2 if self.kept is None else self.kept
+        if not 0 < kept < features:
+            raise ValueError(f"{self.name} keeps some features and changes some. Received: kept={kept} of {features}")
+        spline = fb.Spline(self.bins, self.bound)
+        changed = (*sides, features - kept)
+        self.network = self.conditioner or conditioner_for((*sides, kept), changed, spline.size, self.dtype_policy)
+        if not self.network.built:
+            self.network.build((None, *sides, kept))
+        function = InPrecision(self.network)
+        coupling = fb.Coupling(features, function, kept, self.swap, spline, self.variable_dtype)
+        self.bijector = fb.Sequential([coupling], event_shape=(*sides, features))
+
+    def call(self, x):
+        return self.run(self.bijector, x)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def make_bijector(self, shape, inverse):
+        return self.bijector

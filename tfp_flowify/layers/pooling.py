@@ -1,0 +1,106 @@
+"""Pooling, with a density for what a window loses."""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.arguments import one_of, positive, sizes, window_counts
+from tfp_flowify.layers.base import Dropping, make_transform, register
+
+
+class _Pooling2D(Dropping):
+    """What max and average pooling share."""
+
+    bijector: type
+
+    def __init__(self, pool_size=2, strides=None, padding="valid", noise="normal", noise_scale=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.pool_size = sizes("pool_size", pool_size, 2)
+        self.strides = self.pool_size if strides is None else sizes("strides", strides, 2)
+        self.padding, self.noise = one_of("padding", padding, ("valid", "same")), noise
+        self.noise_scale = positive("noise_scale", noise_scale)
+
+    def compute_output_shape(self, input_shape):
+        counts = window_counts(input_shape[1:-1], self.pool_size, self.strides, self.padding)
+        return (input_shape[0], *counts, input_shape[-1])
+
+    def make_bijector(self, shape, inverse):
+        arguments = {"padding": self.padding, "noise": self.noise, "dtype": self.variable_dtype}
+        unfold, windows = self.bijector(shape, self.pool_size, self.strides, **arguments).bijectors
+        if unfold.noise:
+            arguments["log_noise_scale"] = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+        rows, columns, channels = image = windows.outputs[0]
+        lost = rows * columns * (math.prod(self.pool_size) - 1)
+        conditioner = self.conditioner(inverse, image, (lost, channels))
+        if conditioner is not None:
+            arguments["transform"] = make_transform(self.transform)
+            arguments["conditioner"] = _ForCells(conditioner, windows.others, lost)
+        return self.bijector(shape, self.pool_size, self.strides, **arguments)
+
+
+class _ForCells(tf.Module):
+    """A conditioner for all cells of all windows, of which only those on the image count."""
+
+    def __init__(self, conditioner, cells, total):
+        super().__init__()
+        self.conditioner, self.cells, self.total = conditioner, cells, total
+
+    def __call__(self, z):
+        parameters = self.conditioner(z)
+        if len(self.cells) == self.total:
+            return parameters
+        size = math.prod(parameters.shape[1:]) // self.total
+        return tf.gather(tf.reshape(parameters, [-1, self.total, size]), self.cells, axis=1)
+
+
+@register
+class MaxPooling2D(_Pooling2D):
+    """The maximum of each window. In a flow it drops the gaps below it, and where it was. Exact without overlap.
+
+    Args:
+      pool_size, strides, padding: as for Keras' layer.
+      noise, noise_scale: where windows overlap, their pixels are repeated with noise.
+      inverse, transform: see `Dropping`.
+
+    >>> MaxPooling2D()(tf.ones([5, 4, 4, 1])).shape.as_list()
+    [5, 2, 2, 1]
+    """
+
+    bijector = fb.MaxPool2D
+
+    def call(self, x):
+        return keras.ops.max_pool(x, self.pool_size, self.strides, self.padding, "channels_last")
+
+
+@register
+class AveragePooling2D(_Pooling2D):
+    """The mean of each window. In a flow it drops the differences. Exact without overlap. Arguments as `MaxPooling2D`.
+
+    >>> AveragePooling2D()(tf.ones([5, 4, 4, 1])).shape.as_list()
+    [5, 2, 2, 1]
+    """
+
+    bijector = fb.AveragePool2D
+
+    def call(self, x):
+        return keras.ops.average_pool(x, self.pool_size, self.strides, self.padding, "channels_last")
+
+
+@register
+class GlobalAveragePooling2D(Dropping):
+    """The mean over all pixels. In a flow it drops the differences. Exact.
+
+    >>> GlobalAveragePooling2D()(tf.ones([5, 4, 4, 3])).shape.as_list()
+    [5, 3]
+    """
+
+    def call(self, x):
+        return keras.ops.mean(x, axis=(1, 2))
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[-1])
+
+    def make_bijector(self, shape, inverse):
+        return self.funnel(fb.GlobalAveragePool2D(shape, self.variable_dtype), inverse)

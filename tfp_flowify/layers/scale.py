@@ -1,0 +1,73 @@
+"""Shifts and scales of each channel: `Rescaling` by given numbers, `Normalization` by those of the data."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.base import FlowLayer, register
+
+
+@register
+class Rescaling(FlowLayer):
+    """z = scale x + offset, with given numbers. Exact.
+
+    >>> Rescaling(2.0, offset=-1.0)(tf.constant([0.0, 1.0])).numpy().tolist()
+    [-1.0, 1.0]
+    """
+
+    def __init__(self, scale, offset=0.0, **kwargs):
+        super().__init__(**kwargs)
+        if not scale or not np.isfinite([scale, offset]).all():
+            raise ValueError(f"Rescaling takes a scale other than zero. Received: scale={scale}, offset={offset}")
+        self.scale, self.offset = float(scale), float(offset)
+
+    def call(self, x):
+        return x * self.scale + self.offset
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def make_bijector(self, shape, inverse):
+        log_scale = tf.constant(np.log(abs(self.scale)), self.variable_dtype)
+        offset = tf.constant(self.offset, self.variable_dtype)
+        return fb.Sequential([fb.Diagonal(log_scale, offset, np.sign(self.scale))], event_shape=shape)
+
+
+@register
+class Normalization(FlowLayer):
+    """z = (x - mean) / deviation for each channel, with those of the data. Exact.
+
+    `adapt(data)` measures them; `FlowModel.adapt` does so for all such layers, on what reaches them. They are not
+    trained. Before that it is the identity.
+
+    >>> layer = Normalization()
+    >>> layer.adapt(tf.constant([[1.0, 10.0], [3.0, 30.0]]))
+    >>> layer(tf.constant([[1.0, 10.0], [3.0, 30.0]])).numpy().tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
+
+    def build(self, input_shape):
+        channels = [input_shape[-1]]
+        self.shift = self.add_weight(name="shift", shape=channels, initializer="zeros", trainable=False)
+        self.log_scale = self.add_weight(name="log_scale", shape=channels, initializer="zeros", trainable=False)
+
+    def adapt(self, data):
+        """Takes mean and standard deviation of each channel over all examples and places."""
+        data = np.asarray(data, np.float64)
+        if not self.built:
+            self.build(data.shape)
+        axes = tuple(range(data.ndim - 1))
+        mean, deviation = data.mean(axes), np.maximum(data.std(axes), 1e-6)
+        self.log_scale.assign(-np.log(deviation))
+        self.shift.assign(-mean / deviation)
+
+    def call(self, x):
+        scale = tf.exp(tf.convert_to_tensor(self.log_scale))
+        return x * tf.cast(scale, x.dtype) + tf.cast(self.shift, x.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def make_bijector(self, shape, inverse):
+        return fb.Sequential([fb.Diagonal(self.log_scale, self.shift)], event_shape=shape)

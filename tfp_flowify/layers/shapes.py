@@ -1,0 +1,203 @@
+"""Shapes: moving entries about, adding and dropping them."""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.arguments import one_of, positive, whole
+from tfp_flowify.layers.base import Dropping, FlowLayer, register
+
+
+@register
+class Flatten(FlowLayer):
+    """One vector of the whole event.
+
+    >>> Flatten()(tf.ones([5, 2, 3])).shape.as_list()
+    [5, 6]
+    """
+
+    def call(self, x):
+        return keras.ops.reshape(x, (-1, math.prod(x.shape[1:])))
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], None if None in input_shape[1:] else math.prod(input_shape[1:]))
+
+    def make_bijector(self, shape, inverse):
+        return fb.Flatten(shape)
+
+
+@register
+class Reshape(FlowLayer):
+    """Another shape for the same entries; one size may be -1.
+
+    >>> Reshape((3, -1))(tf.ones([5, 6])).shape.as_list()
+    [5, 3, 2]
+    """
+
+    def __init__(self, target_shape, **kwargs):
+        super().__init__(**kwargs)
+        self.target_shape = tuple(target_shape)
+
+    def call(self, x):
+        return keras.ops.reshape(x, (-1, *self._target(x.shape[1:])))
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], *self._target(input_shape[1:]))
+
+    def make_bijector(self, shape, inverse):
+        return fb.Reshape(shape, self._target(shape))
+
+    def _target(self, shape):
+        known = math.prod(size for size in self.target_shape if size != -1)
+        target = tuple(math.prod(shape) // known if size == -1 else size for size in self.target_shape)
+        if self.target_shape.count(-1) > 1 or math.prod(target) != math.prod(shape):
+            raise ValueError(f"{self.name} cannot make {self.target_shape} of {tuple(shape)}.")
+        return target
+
+
+@register
+class Permute(FlowLayer):
+    """Permutes the axes of the event, counted from 1 as in Keras.
+
+    >>> Permute((2, 1))(tf.ones([5, 2, 3])).shape.as_list()
+    [5, 3, 2]
+    """
+
+    def __init__(self, dims, **kwargs):
+        super().__init__(**kwargs)
+        self.dims = tuple(dims)
+        if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
+            raise ValueError(f"dims is an order of 1 ... {len(self.dims)}. Received: dims={dims}")
+
+    def call(self, x):
+        return keras.ops.transpose(x, (0, *self.dims))
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], *(input_shape[axis] for axis in self.dims))
+
+    def make_bijector(self, shape, inverse):
+        return fb.Permute(shape, [axis - 1 for axis in self.dims])
+
+
+@register
+class ZeroPadding2D(FlowLayer):
+    """A border of zeros, in a flow of noise.
+
+    Args:
+      padding: a number, a pair (vertical, horizontal), or ((top, bottom), (left, right)).
+      noise, noise_scale: kind of the noise, and its scale at the start.
+
+    >>> ZeroPadding2D(1)(tf.ones([5, 2, 2, 3])).shape.as_list()
+    [5, 4, 4, 3]
+    """
+
+    def __init__(self, padding=1, noise="normal", noise_scale=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.padding = borders("padding", padding)
+        self.noise = one_of("noise", noise, ("normal", "uniform"))
+        self.noise_scale = positive("noise_scale", noise_scale)
+
+    def call(self, x):
+        return keras.ops.pad(x, ((0, 0), *self.padding, (0, 0)))
+
+    def compute_output_shape(self, input_shape):
+        batch, height, width, channels = input_shape
+        return (batch, height + sum(self.padding[0]), width + sum(self.padding[1]), channels)
+
+    def make_bijector(self, shape, inverse):
+        scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+        return fb.Pad(shape, self.padding, scale, self.noise)
+
+
+@register
+class Cropping2D(Dropping):
+    """Drops a border.
+
+    Args:
+      cropping: a number, a pair (vertical, horizontal), or ((top, bottom), (left, right)).
+      inverse, transform: see `Dropping`.
+
+    >>> Cropping2D(1)(tf.ones([5, 4, 4, 3])).shape.as_list()
+    [5, 2, 2, 3]
+    """
+
+    def __init__(self, cropping=1, **kwargs):
+        super().__init__(**kwargs)
+        self.cropping = borders("cropping", cropping)
+
+    def call(self, x):
+        (top, bottom), (left, right) = self.cropping
+        return x[:, top : x.shape[1] - bottom, left : x.shape[2] - right]
+
+    def compute_output_shape(self, input_shape):
+        batch, height, width, channels = input_shape
+        return (batch, height - sum(self.cropping[0]), width - sum(self.cropping[1]), channels)
+
+    def make_bijector(self, shape, inverse):
+        return self.funnel(fb.Crop(shape, self.cropping, self.variable_dtype), inverse)
+
+
+@register
+class Split(Dropping):
+    """Keeps the first features and drops the others: on images, channels.
+
+    Args:
+      units: how many are kept.
+      inverse, transform: see `Dropping`.
+
+    >>> Split(2)(tf.ones([5, 3])).shape.as_list()
+    [5, 2]
+    """
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = whole("units", units)
+
+    def call(self, x):
+        return x[..., : self.units]
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.units)
+
+    def make_bijector(self, shape, inverse):
+        split = fb.Split(shape[-1], self.units, self.variable_dtype)
+        return self.funnel(fb.Sequential([split], event_shape=shape), inverse)
+
+
+@register
+class Widen(FlowLayer):
+    """Puts zeros behind the features, in a flow noise.
+
+    Args:
+      units: how many features there are then.
+      noise, noise_scale: kind of the noise, and its scale at the start.
+
+    >>> Widen(4)(tf.ones([5, 3])).shape.as_list()
+    [5, 4]
+    """
+
+    def __init__(self, units, noise="normal", noise_scale=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.units, self.noise = whole("units", units), one_of("noise", noise, ("normal", "uniform"))
+        self.noise_scale = positive("noise_scale", noise_scale)
+
+    def call(self, x):
+        return tf.pad(x, [(0, 0)] * (x.shape.rank - 1) + [(0, self.units - x.shape[-1])])
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.units)
+
+    def make_bijector(self, shape, inverse):
+        scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+        return fb.Sequential([fb.Widen(shape[-1], self.units, scale, self.noise)], event_shape=shape)
+
+
+def borders(name, value) -> tuple:
+    """((top, bottom), (left, right)) of any of the ways that Keras takes."""
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    sides = tuple((side, side) if isinstance(side, int) else tuple(side) for side in pair)
+    if len(sides) != 2 or any(len(side) != 2 or min(side) < 0 for side in sides):
+        raise ValueError(f"{name} is a number, two, or two pairs, none negative. Received: {name}={value}")
+    return sides

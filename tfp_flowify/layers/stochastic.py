@@ -1,0 +1,81 @@
+"""What is a flow layer by added noise alone: whole numbers, and any function."""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.arguments import one_of, positive
+from tfp_flowify.layers.base import Dropping, FlowLayer, InPrecision, register
+
+
+@register
+class Dequantize(FlowLayer):
+    """Whole numbers 0 ... levels - 1, say pixels, to the middles of cells of (0, 1); in a flow, uniform in the cell.
+
+    Args:
+      levels: 256 for images of eight bits.
+
+    >>> Dequantize(4)(tf.constant([0.0, 3.0])).numpy().tolist()
+    [0.125, 0.875]
+    """
+
+    def __init__(self, levels=256, **kwargs):
+        super().__init__(**kwargs)
+        self.autocast = False  # Whole numbers stay what they are.
+        self.levels = fb.Dequantize(levels).levels
+
+    def call(self, x):
+        middle = (tf.cast(x, self.variable_dtype) + 0.5) / self.levels
+        return tf.cast(middle, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def make_bijector(self, shape, inverse):
+        return fb.Sequential([fb.Dequantize(self.levels, self.variable_dtype)], event_shape=shape)
+
+
+@register
+class Stochastic(Dropping):
+    """Any function or Keras layer as a flow layer: z = f(x), in a flow f(x) + noise, with a density of x given z.
+
+    The fallback for what has no layer of its own here. It is a variational autoencoder with encoder f, and the loosest
+    bound of all layers.
+
+    Args:
+      function: a Keras layer or model, or a function. To be saved, a function must be one that Keras can find by name:
+        one of its own, or registered with `keras.saving.register_keras_serializable`.
+      noise, noise_scale: kind of the noise, and its scale at the start; it is trained.
+      inverse, transform: see `Dropping`.
+
+    >>> Stochastic(keras.activations.softmax)(tf.zeros([5, 4])).numpy()[0].tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+
+    def __init__(self, function, noise="normal", noise_scale=0.1, **kwargs):
+        super().__init__(**kwargs)
+        if not callable(function):
+            raise TypeError(f"Stochastic takes a function or a Keras layer. Received: function={function!r}")
+        self.function = function
+        self.noise = one_of("noise", noise, ("normal", "uniform"))
+        self.noise_scale = positive("noise_scale", noise_scale)
+
+    def build(self, input_shape):
+        if isinstance(self.function, keras.layers.Layer) and not self.function.built:
+            self.function.build(input_shape)
+
+    def call(self, x):
+        return self.function(x)
+
+    def compute_output_shape(self, input_shape):
+        if isinstance(self.function, keras.layers.Layer):
+            return self.function.compute_output_shape(input_shape)
+        spec = tf.TensorSpec(input_shape, self.compute_dtype)
+        return tuple(tf.function(self.function).get_concrete_function(spec).output_shapes)
+
+    def make_bijector(self, shape, inverse):
+        scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+        out = self.compute_output_shape((None, *shape))[1:]
+        return self.funnel(fb.Stochastic(InPrecision(self.function), shape, out, scale, self.noise), inverse)

@@ -1,0 +1,54 @@
+"""A table of a flow: its layers, their weights, and where dimensions are added and dropped."""
+
+import math
+
+from tfp_flowify.bijectors.checks import event_shapes
+from tfp_flowify.layers.network import layer_calls
+
+HEAD = ("layer", "output shape", "weights", "inverse", "adds noise", "drops")
+
+
+def flow_summary(flow) -> str:
+    """The table of a built `FlowModel` as text."""
+    bijector = flow.distribution.bijector
+    rows = [("data", _shape(bijector.inputs[0]), "", "", "", ""), *_layer_rows(flow, bijector)]
+    widths = [max(len(row[i]) for row in [HEAD, *rows]) for i in range(len(HEAD))]
+    lines = [_line(row, widths) for row in [HEAD, *rows]]
+    rule = "-" * len(lines[0])
+    return "\n".join([f"Flow {flow.name!r}", rule, lines[0], rule, *lines[1:], rule, *_totals(flow, bijector)])
+
+
+def _layer_rows(flow, bijector):
+    pairs = iter(zip(layer_calls(flow.network), flow.inverse.parts, strict=True))
+    for step in bijector.steps:
+        shapes = ", ".join(map(_shape, step.output_shapes.values()))
+        noise, dropped = (" ".join(map(_shape, event_shapes(d))) for d in (step.noise, step.residuals))
+        if step.bijector.name == "copies":
+            yield ("(used more than once)", shapes, "", "1", noise, dropped)
+        else:
+            call, part = next(pairs)
+            layer = call.operation
+            title = f"{layer.name} ({type(layer).__name__})"
+            yield (title, shapes, f"{layer.count_params():,}", f"{part.count_params():,}", noise, dropped)
+
+
+def _totals(flow, bijector):
+    network, inverse = flow.network.count_params(), flow.inverse.count_params()
+    data, output = (sum(map(math.prod, shapes)) for shapes in (bijector.inputs, bijector.outputs))
+    noise, dropped = (sum(d.dimension for d in parts) for parts in (bijector.noise, bijector.residuals))
+    trained = sum(math.prod(variable.shape) for variable in flow.trainable_variables)
+    return [
+        f"Weights: {network:,} of the network, {inverse:,} of the inverse; {trained:,} are trained.",
+        f"Dimensions: {data:,} of data + {noise:,} of noise = {output:,} of output + {dropped:,} dropped.",
+        f"The likelihood is {'exact' if flow.distribution.is_exact else 'a lower bound'}.",
+    ]
+
+
+def _shape(shape):
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _line(row, widths):
+    return "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip().ljust(
+        sum(widths) + 2 * (len(widths) - 1)
+    )
