@@ -35,6 +35,13 @@ def adapt_bijector(bijector, parts, network=True):
     return as_list(bijector.forward_and_log_det(bundle(parts))[0])
 
 
+def adapt_base(base, z):
+    """The mean and deviation of the network's output."""
+    mean, variance = _moments(z, z.shape.rank - 1)
+    base.loc.assign(mean)
+    base.log_scale.assign(0.5 * np.log(variance + 1e-12))
+
+
 def _adapt_linear(linear, parts):
     """Outputs of mean zero; the part of them that comes from the input has unit variance in each of its directions."""
     if linear.bias is not None:

@@ -32,7 +32,8 @@ def export_flow(endpoints: Endpoints, variables, path, num_draws: int = 1):
         "decode": _signature(lambda **parts: {"x": endpoints.decode([parts[name] for name in names])}, endpoints.parts),
         "predict": _signature(lambda x: _named_outputs(endpoints.predict(x)), [endpoints.x]),
     }
-    tf.saved_model.save(module, str(path), signatures=signatures)
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # They would be most of the graph.
+    tf.saved_model.save(module, str(path), signatures, options)
 
 
 def _signature(function, specs):

@@ -1,18 +1,20 @@
 """A network of flow layers as a Keras model: trained with fit, saved, exported, and a density of its data."""
 
 import contextlib
+import random
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.adapt import adapt_bijector
-from tfp_flowify.distributions import FlowDistribution
+from tfp_flowify.adapt import adapt_base, adapt_bijector
+from tfp_flowify.distributions import DiagonalNormal, FlowDistribution
 from tfp_flowify.distributions.augmentation import stateless_seed
 from tfp_flowify.distributions.flow import draw
 from tfp_flowify.endpoints import Endpoints
 from tfp_flowify.export import export_flow
 from tfp_flowify.inputs import InputCheck
+from tfp_flowify.layers.arguments import one_of
 from tfp_flowify.layers.base import FlowLayer, Inverse, register
 from tfp_flowify.layers.network import network_bijector
 from tfp_flowify.summary import flow_summary
@@ -33,7 +35,9 @@ class FlowModel(keras.Model):
     Args:
       network: a list of layers from `tfp_flowify.layers`, or a Keras functional model of them. With a `keras.Input`
         first it is built at once; else by `build`, or by `fit` from its data.
-      seed: of the noise in training; the same numbers follow from `keras.utils.set_random_seed` alone.
+      base: the density of the network's output: "normal", with a mean and a deviation for each entry that are trained;
+        or "standard".
+      seed: of the noise in training; `keras.utils.set_random_seed` sets it too.
 
     >>> from tfp_flowify import layers
     >>> flow = FlowModel([keras.Input([3]), layers.Dense(5), layers.LeakyReLU(), layers.Dense(2)])
@@ -44,12 +48,21 @@ class FlowModel(keras.Model):
     [10]
     """
 
-    def __init__(self, network, seed=None, **kwargs):
+    def __init__(self, network, base="normal", seed=None, **kwargs):
         super().__init__(**kwargs)
         self.autocast = False  # The flow runs in full precision; only the networks inside may not.
         self.network = _as_network(network)
         self.inverse = Inverse(name="inverse", dtype=self.dtype_policy)
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.base, self.seed = one_of("base", base, ("normal", "standard")), seed
+        # A weight, so that it is saved: training goes on with the noise that would have come.
+        self._noise_seed = self.add_weight(
+            name="noise_seed",
+            shape=(),
+            dtype="int64",
+            initializer=keras.initializers.Constant(random.randrange(2**31) if seed is None else seed),
+            trainable=False,
+            aggregation="only_first_replica",
+        )
         self._nll = keras.metrics.Mean(name="nll", dtype=self.variable_dtype)
         self._bits = keras.metrics.Mean(name="bits_per_dim", dtype=self.variable_dtype)
         self._likelihood_loss = _NegativeMean(name="nll", dtype=self.variable_dtype)
@@ -62,9 +75,9 @@ class FlowModel(keras.Model):
             self.network.build(input_shape)
         if len(self.network.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: a network with {len(self.network.inputs)}.")
-        distribution = FlowDistribution(
-            network_bijector(self.network, self.inverse), dtype=self.variable_dtype, name=self.name
-        )
+        bijector = network_bijector(self.network, self.inverse)
+        self._bases = None if self.base == "standard" else [self._make_base(shape) for shape in bijector.outputs]
+        distribution = FlowDistribution(bijector, self._bases, dtype=self.variable_dtype, name=self.name)
         self._score = _Score(distribution, name="score")
         self._endpoints = Endpoints(distribution, self.network)
         self._check = InputCheck(distribution.event_shape, distribution.bijector.levels)
@@ -167,7 +180,9 @@ class FlowModel(keras.Model):
         """
         x = self._admit(x)
         noise = draw(self.distribution.bijector.noise, [len(x)], stateless_seed(seed))
-        adapt_bijector(self.distribution.bijector, [x, *noise], network)
+        parts = adapt_bijector(self.distribution.bijector, [x, *noise], network)
+        for base, z in zip(self._bases or [], parts, strict=False):
+            adapt_base(base, z)
 
     def compile(self, optimizer="adam", loss=None, likelihood_weight=1.0, **kwargs):
         """Sets up training.
@@ -245,7 +260,8 @@ class FlowModel(keras.Model):
 
     def get_config(self):
         network = keras.saving.serialize_keras_object(self.network)
-        return {**super().get_config(), "network": network, "inverse_trainable": self.inverse.trainable}
+        own = {"network": network, "base": self.base, "seed": self.seed, "inverse_trainable": self.inverse.trainable}
+        return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config):
@@ -257,7 +273,8 @@ class FlowModel(keras.Model):
         return flow
 
     def get_compile_config(self):
-        return {**super().get_compile_config(), "likelihood_weight": self._likelihood_weight}
+        config = super().get_compile_config()
+        return {**config, "likelihood_weight": self._likelihood_weight} if config else {}
 
     def compile_from_config(self, config):
         self.compile(**keras.saving.deserialize_keras_object(config))
@@ -316,10 +333,17 @@ class FlowModel(keras.Model):
 
     def _next_seed(self):
         """A new seed for each step and each replica."""
-        seed = tf.cast(tf.convert_to_tensor(self.seed_generator.next()) % (2**31 - 1), tf.int32)
+        number = tf.convert_to_tensor(self._noise_seed)
+        self._noise_seed.assign_add(1)
         replica = tf.distribute.get_replica_context()
         index = replica.replica_id_in_sync_group if replica and replica.num_replicas_in_sync > 1 else 0
-        return tf.random.experimental.stateless_fold_in(seed, index)
+        return tf.stack([tf.cast(index, tf.int32), tf.cast(number % (2**31 - 1), tf.int32)])
+
+    def _make_base(self, shape):
+        """The density of an output, with weights of the inverse."""
+        count = len(self.inverse.weights)
+        loc, log_scale = (self.inverse.weight(f"base_{name}_{count}", shape) for name in ("loc", "log_scale"))
+        return DiagonalNormal(loc, log_scale)
 
 
 class _Score(keras.layers.Layer):

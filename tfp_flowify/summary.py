@@ -36,6 +36,7 @@ def _totals(flow, bijector):
     network, inverse = flow.network.count_params(), flow.inverse.count_params()
     data, output = (sum(map(math.prod, shapes)) for shapes in (bijector.inputs, bijector.outputs))
     noise, dropped = (sum(d.dimension for d in parts) for parts in (bijector.noise, bijector.residuals))
+    noise -= data if bijector.takes_integers else 0  # It makes real numbers of whole ones, which are the data here.
     trained = sum(math.prod(variable.shape) for variable in flow.trainable_variables)
     return [
         f"Weights: {network:,} of the network, {inverse:,} of the inverse; {trained:,} are trained.",

@@ -9,10 +9,12 @@ from tfp_flowify.distributions.augmentation import (
     StandardUniform,
 )
 from tfp_flowify.distributions.flow import FlowDistribution
+from tfp_flowify.distributions.normal import DiagonalNormal
 
 __all__ = [
     "Augmentation",
     "Code",
+    "DiagonalNormal",
     "FlowDistribution",
     "OrthogonalNormal",
     "OrthogonalUniform",

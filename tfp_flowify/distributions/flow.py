@@ -11,6 +11,7 @@ from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_sha
 from tfp_flowify.bijectors.inverted import Inverted
 from tfp_flowify.bijectors.variables import AllVariables
 from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform, stateless_seed
+from tfp_flowify.distributions.normal import DiagonalNormal
 
 tfd = tfp.distributions
 
@@ -233,9 +234,10 @@ def draw(distributions, sample_shape, seed, temperature=1.0) -> list:
 def _scale(distribution, x, temperature):
     if isinstance(distribution, StandardUniform):
         return x
-    if isinstance(distribution, StandardNormal):
-        return x * tf.cast(temperature, x.dtype)
-    raise ValueError(f"A temperature is for a standard normal base. Received: {distribution.name}")
+    if isinstance(distribution, StandardNormal | DiagonalNormal):
+        mean = distribution.mean()
+        return mean + (x - mean) * tf.cast(temperature, x.dtype)
+    raise ValueError(f"A temperature is for a normal base. Received: {distribution.name}")
 
 
 def _check_base(bases, shapes, dtype):

@@ -75,6 +75,14 @@ class Stochastic(Dropping):
         spec = tf.TensorSpec(input_shape, self.compute_dtype)
         return tuple(tf.function(self.function).get_concrete_function(spec).output_shapes)
 
+    def get_config(self):
+        if getattr(self.function, "__name__", "") == "<lambda>":
+            raise ValueError(
+                f"{self.name} holds a lambda, which cannot be saved: a file holds no code. Give a Keras layer, or a "
+                "function registered with keras.saving.register_keras_serializable."
+            )
+        return super().get_config()
+
     def make_bijector(self, shape, inverse):
         scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
         out = self.compute_output_shape((None, *shape))[1:]

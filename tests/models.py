@@ -1,0 +1,29 @@
+"""Small flow models for the tests."""
+
+import keras
+
+from tfp_flowify import FlowModel
+from tfp_flowify import layers as fl
+
+
+def small_flow():
+    """Vectors of three numbers: two dimensions of noise come in, three are dropped."""
+    return FlowModel([keras.Input([3]), fl.Dense(5), fl.LeakyReLU(), fl.Dense(2)])
+
+
+def digits_flow():
+    """The digits that ship with the package: two convolutions, a spline, two dense layers."""
+    return FlowModel(
+        [
+            keras.Input((8, 8, 1)),
+            fl.Dequantize(17),
+            fl.Rescaling(4.0, -2.0),
+            fl.Conv2D(8, 2, 2),
+            fl.Spline(),
+            fl.Conv2D(16, 2, 2),
+            fl.LeakyReLU(),
+            fl.Flatten(),
+            fl.Dense(16),
+            fl.Dense(10),
+        ]
+    )

@@ -1,0 +1,157 @@
+"""Flows on disk: .keras files and SavedModels, read by another process."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from models import digits_flow, small_flow
+
+from tfp_flowify import FlowModel
+from tfp_flowify import layers as fl
+from tfp_flowify.data import digits
+
+
+def run_elsewhere(code, *arguments):
+    """Runs code in a fresh process, where the arguments are sys.argv[1:]."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_keras_file_is_all_there_is(tmp_path):
+    """Weights, log-likelihoods, the optimizer and the seed of the noise: training goes on as if it had not stopped."""
+    keras.utils.set_random_seed(0)
+    flow, x = digits_flow(), digits()[0][0][:400]
+    flow.compile(keras.optimizers.Adam(1e-2))
+    flow.fit(x, batch_size=100, epochs=2, shuffle=False, verbose=0)
+    flow.save(tmp_path / "flow.keras")
+    code = """
+        import sys, keras, numpy as np
+        import tfp_flowify
+        folder = sys.argv[1]
+        flow = keras.models.load_model(f"{folder}/flow.keras")
+        x = tfp_flowify.data.digits()[0][0][:400]
+        weights, scores = flow.get_weights(), flow.log_prob(x, seed=1)
+        losses = flow.fit(x, batch_size=100, epochs=2, shuffle=False, verbose=0).history["loss"]
+        np.savez(f"{folder}/seen.npz", *weights, scores=scores, losses=losses)
+    """
+    run_elsewhere(code, tmp_path)
+    seen = np.load(tmp_path / "seen.npz")
+    for i, weight in enumerate(flow.get_weights()):
+        np.testing.assert_array_equal(seen[f"arr_{i}"], weight)
+    np.testing.assert_allclose(seen["scores"], flow.log_prob(x, seed=1), rtol=1e-6)
+    losses = flow.fit(x, batch_size=100, epochs=2, shuffle=False, verbose=0).history["loss"]
+    np.testing.assert_allclose(seen["losses"], losses, rtol=1e-5)
+
+
+def test_what_was_frozen_and_how_it_was_compiled_comes_back(tmp_path):
+    flow = small_flow()
+    flow.network.trainable = False
+    flow.compile("sgd", loss="mse", likelihood_weight=0.25, metrics=["mae"])
+    flow.save(tmp_path / "flow.keras")
+    loaded = keras.models.load_model(tmp_path / "flow.keras")
+    assert len(loaded.trainable_variables) == len(flow.trainable_variables)
+    assert not loaded.network.trainable_variables
+    assert loaded.get_compile_config()["likelihood_weight"] == 0.25
+    flow.network.trainable, flow.inverse.trainable = True, False
+    flow.save(tmp_path / "flow.keras")
+    assert not keras.models.load_model(tmp_path / "flow.keras").inverse.trainable_variables
+
+
+def test_weights_alone(tmp_path):
+    x = np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
+    flow, other = small_flow(), small_flow()
+    flow.save_weights(tmp_path / "flow.weights.h5")
+    assert not np.allclose(other.log_prob(x, seed=1), flow.log_prob(x, seed=1))
+    other.load_weights(tmp_path / "flow.weights.h5")
+    np.testing.assert_array_equal(other.log_prob(x, seed=1), flow.log_prob(x, seed=1))
+
+
+def test_the_network_is_saved_as_any_keras_model(tmp_path):
+    flow, x = digits_flow(), digits()[0][0][:5]
+    flow.network.save(tmp_path / "network.keras")
+    loaded = keras.models.load_model(tmp_path / "network.keras")
+    np.testing.assert_allclose(loaded(x), flow.network(x), rtol=1e-6)
+    again = FlowModel(loaded)
+    assert np.isfinite(again.log_prob(x)).all()
+
+
+def test_loading_runs_no_code(tmp_path):
+    """A lambda cannot be found by name: saving says so, before there is a file that cannot be read."""
+    flow = FlowModel([keras.Input([3]), fl.Stochastic(lambda x: 2 * x)])
+    assert flow.sample(2).shape == [2, 3]
+    with pytest.raises(ValueError, match="register_keras_serializable"):
+        flow.save(tmp_path / "flow.keras")
+
+
+WITHOUT_LIBRARIES = """
+    import sys
+
+    class Refuse:
+        def find_spec(self, name, path=None, target=None):
+            if name.split(".")[0] in ("tfp_flowify", "tensorflow_probability", "tf_keras"):
+                raise ImportError(f"{name} is not to be had here")
+
+    sys.meta_path.insert(0, Refuse())
+    import numpy as np
+    import tensorflow as tf
+
+    folder = sys.argv[1]
+    given = np.load(f"{folder}/given.npz")
+    model = tf.saved_model.load(f"{folder}/saved")
+    signatures = model.signatures
+    x, seed = tf.constant(given["x"]), tf.constant([0, 7])
+    seen = {name: signatures[name](x=x, seed=seed)[name] for name in ("log_prob", "bits_per_dim")}
+    seen["sample"] = signatures["sample"](n=tf.constant(6), temperature=tf.constant(0.8), seed=seed)["x"]
+    parts = signatures["encode"](x=x, seed=seed)
+    seen["decode"] = signatures["decode"](**parts)["x"]
+    seen["predict"] = signatures["predict"](x=x)["output"]
+    assert signatures["log_prob"](x=x[:1], seed=seed)["log_prob"].shape == [1]
+    np.savez(f"{folder}/seen.npz", **seen, **parts)
+"""
+
+
+@pytest.mark.parametrize("name", ["digits", "branches"])
+def test_a_saved_model_needs_tensorflow_alone(name, tmp_path):
+    keras.utils.set_random_seed(0)
+    flow = digits_flow() if name == "digits" else branches()
+    x = flow.sample(9, seed=3).numpy()
+    flow.export(tmp_path / "saved", num_draws=4)
+    np.savez(tmp_path / "given.npz", x=x)
+    run_elsewhere(WITHOUT_LIBRARIES, tmp_path)
+    seen = np.load(tmp_path / "seen.npz")
+    close = {"rtol": 1e-5, "atol": 1e-5}
+    np.testing.assert_allclose(seen["log_prob"], flow.log_prob(x, num_draws=4, seed=7), **close)
+    np.testing.assert_allclose(seen["bits_per_dim"], flow.bits_per_dim(x, num_draws=4, seed=7), **close)
+    np.testing.assert_allclose(seen["sample"], flow.sample(6, temperature=0.8, seed=7), **close)
+    np.testing.assert_allclose(seen["predict"], flow.network(x), **close)
+    np.testing.assert_allclose(seen["decode"], x, atol=1e-4)
+    parts = flow.encode(x, seed=7)
+    names = ["z", *(f"residual_{i}" for i in range(len(parts) - 1))]
+    for part, key in zip(parts, names, strict=True):
+        np.testing.assert_allclose(seen[key], part, **close)
+
+
+def branches():
+    x = keras.Input([4])
+    h = fl.Dense(6, orthogonal="cayley")(x)
+    h = fl.Residual([fl.Dense(6, orthogonal="householder"), fl.ReLU()])(fl.Add()([h, fl.Spline()(h)]))
+    return FlowModel(keras.Model(x, fl.SplineCoupling()(fl.Dense(3, transform="affine+spline")(h))))
+
+
+def test_every_weight_is_stored_once(tmp_path):
+    flow = FlowModel([keras.Input([300]), fl.Dense(300), fl.LeakyReLU(), fl.Dense(200)])
+    flow.compile("adam")  # Its state is not part of what is exported.
+    flow.export(tmp_path / "saved")
+    weights = sum(w.numpy().nbytes for w in flow.network.variables + flow.inverse.variables)
+    files = {path: path.stat().st_size for path in (tmp_path / "saved").rglob("*") if path.is_file()}
+    graph = files[tmp_path / "saved/saved_model.pb"]
+    assert sum(files.values()) < 1.1 * (weights + graph)
+    assert sum(files.values()) - graph < 1.1 * weights
+    assert graph < weights  # No weights hide in it as constants.
+    assert len(tf.saved_model.load(str(tmp_path / "saved")).weights) == len(flow.network.variables + flow.inverse.variables)

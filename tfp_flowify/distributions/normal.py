@@ -1,0 +1,68 @@
+"""A normal distribution with parameters: what a network's output follows, if it is not standard."""
+
+import math
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.bijectors.variables import AllVariables
+from tfp_flowify.distributions.augmentation import stateless_seed
+
+tfd = tfp.distributions
+
+
+class DiagonalNormal(AllVariables, tfd.Distribution):
+    """Independent normals, of which each entry has its mean and deviation.
+
+    log_prob(x) = sum of -((x - loc) / scale)^2 / 2 - log_scale - log(2 pi) / 2.
+
+    Args:
+      loc, log_scale: of the shape of the event.
+
+    >>> float(DiagonalNormal(tf.ones([3]), tf.zeros([3])).log_prob(tf.ones([3])))
+    -2.756815...
+    """
+
+    def __init__(self, loc, log_scale, name="DiagonalNormal"):
+        parameters = {"loc": loc, "log_scale": log_scale, "name": name}
+        self.loc = parameter(loc, "DiagonalNormal loc")
+        self.log_scale = parameter(log_scale, "DiagonalNormal log_scale", self.loc.shape)
+        super().__init__(
+            dtype=tf.as_dtype(self.loc.dtype),
+            reparameterization_type=tfd.FULLY_REPARAMETERIZED,
+            validate_args=False,
+            allow_nan_stats=False,
+            parameters=parameters,
+            name=name,
+        )
+
+    def _log_prob(self, x):
+        log_scale = tf.convert_to_tensor(self.log_scale)
+        whitened = (x - tf.convert_to_tensor(self.loc)) * tf.exp(-log_scale)
+        scores = -0.5 * tf.square(whitened) - log_scale - 0.5 * math.log(2 * math.pi)
+        return tf.reduce_sum(scores, axis=list(range(-len(self.loc.shape), 0)))
+
+    def _sample_n(self, n, seed=None):
+        shape = tf.concat([[n], self._event_shape_tensor()], axis=0)
+        draws = tf.random.stateless_normal(shape, stateless_seed(seed), dtype=self.dtype)
+        return draws * tf.exp(tf.convert_to_tensor(self.log_scale)) + tf.convert_to_tensor(self.loc)
+
+    def _mean(self):
+        return tf.convert_to_tensor(self.loc)
+
+    def _event_shape(self):
+        return tf.TensorShape(self.loc.shape)
+
+    def _event_shape_tensor(self):
+        return tf.constant(tuple(self.loc.shape), tf.int32)
+
+    def _batch_shape(self):
+        return tf.TensorShape([])
+
+    def _batch_shape_tensor(self):
+        return tf.constant([], tf.int32)
+
+    @classmethod
+    def _parameter_properties(cls, dtype, num_classes=None):
+        return {}
