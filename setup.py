@@ -15,6 +15,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["tfp_flowify", "tfp_flowify.*"]),
+    package_data={"tfp_flowify.data": ["digits.npz"]},
     python_requires=">=3.10",
     install_requires=[
         "tensorflow>=2.19,<2.22",

@@ -3,7 +3,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 # Two devices of the one processor, for the tests of tf.distribute.
 tf.config.set_logical_device_configuration(

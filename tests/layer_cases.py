@@ -58,7 +58,10 @@ def fourier(layer):
     """The circular filter by hand: a sum over shifts."""
     kernel = layer.bijector.kernel.numpy()
     offsets = [(i, j) for i in range(kernel.shape[0]) for j in range(kernel.shape[1])]
-    return lambda x: tf.convert_to_tensor(layer.bijector.bias) + sum(tf.roll(x, offset, [1, 2]) @ kernel[offset] for offset in offsets)
+    return lambda x: (
+        tf.convert_to_tensor(layer.bijector.bias)
+        + sum(tf.roll(x, offset, [1, 2]) @ kernel[offset] for offset in offsets)
+    )
 
 
 def network(outputs, inputs):
@@ -66,6 +69,8 @@ def network(outputs, inputs):
     stack = [keras.Input(inputs), keras.layers.Dense(8, "tanh"), keras.layers.Dense(outputs)]
     return keras.Sequential(stack)
 
+
+SIDES = ((1, 0), (0, 2))
 
 CASES = {
     "dense_fewer": (lambda: fl.Dense(3), (5,), dense),
@@ -115,8 +120,8 @@ CASES = {
     "flatten": (lambda: fl.Flatten(), (2, 3), lambda _: keras.layers.Flatten()),
     "reshape": (lambda: fl.Reshape((3, -1)), (6,), lambda _: keras.layers.Reshape((3, -1))),
     "permute": (lambda: fl.Permute((3, 1, 2)), (2, 3, 4), lambda _: keras.layers.Permute((3, 1, 2))),
-    "zero_padding": (lambda: fl.ZeroPadding2D(((1, 0), (0, 2))), (3, 3, 2), lambda _: keras.layers.ZeroPadding2D(((1, 0), (0, 2)))),
-    "cropping": (lambda: fl.Cropping2D(((1, 0), (0, 2))), (4, 4, 2), lambda _: keras.layers.Cropping2D(((1, 0), (0, 2)))),
+    "zero_padding": (lambda: fl.ZeroPadding2D(SIDES), (3, 3, 2), lambda _: keras.layers.ZeroPadding2D(SIDES)),
+    "cropping": (lambda: fl.Cropping2D(SIDES), (4, 4, 2), lambda _: keras.layers.Cropping2D(SIDES)),
     "split": (lambda: fl.Split(2), (3, 5), lambda _: lambda x: x[..., :2]),
     "widen": (lambda: fl.Widen(4), (3, 2), lambda _: lambda x: tf.pad(x, [(0, 0), (0, 0), (0, 2)])),
     "rescaling": (lambda: fl.Rescaling(-2.0, 1.0), (5,), lambda _: keras.layers.Rescaling(-2.0, 1.0)),

@@ -13,11 +13,12 @@ import pytest
 import tensorflow as tf
 
 import tfp_flowify
-from tfp_flowify import bijectors, distributions
+from tfp_flowify import bijectors, callbacks, data, distributions, layers
 
 ROOT = Path(__file__).parent.parent
 MODULES = [module.name for module in pkgutil.walk_packages(tfp_flowify.__path__, "tfp_flowify.")]
-PUBLIC = [getattr(module, name) for module in (bijectors, distributions) for name in module.__all__]
+PUBLIC = [getattr(module, name) for module in (bijectors, distributions, layers) for name in module.__all__]
+PUBLIC += [tfp_flowify.FlowModel, callbacks.SampleGrid, data.digits]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -29,6 +30,10 @@ def test_docstring_examples(name):
 @pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.__name__)
 def test_public_objects_say_what_they_are(public):
     assert len(inspect.getdoc(public)) > 40
+    ours = public.__module__.startswith("tfp_flowify")
+    assert ">>>" in inspect.getdoc(public) or not ours
+    if inspect.isclass(public) and public.__module__.startswith("tfp_flowify.layers"):
+        assert f"`{public.__name__}" in (ROOT / "docs/keras.md").read_text()
     if inspect.isclass(public) and public.__module__.startswith("tfp_flowify.bijectors"):
         rows = (ROOT / "docs/layers.md").read_text()
         abstract = ("FlowBijector", "Elementwise", "Orthogonal", "Wrapped", "Node", "OverSequence")
@@ -36,10 +41,16 @@ def test_public_objects_say_what_they_are(public):
         assert f"`{public.__name__}" in rows or public.__name__ in abstract + inner
 
 
-def test_readme_code_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/keras.md"])
+def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert blocks
+    if page == "README.md":
+        assert len(blocks[0].strip().splitlines()) <= 15
+    monkeypatch.chdir(tmp_path)
     exec("\n".join(blocks), {})
+    if page == "README.md":
+        assert (tmp_path / "digits_flow/saved_model.pb").exists()
 
 
 def test_readme_commands_are_those_of_ci():

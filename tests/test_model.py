@@ -1,5 +1,7 @@
 """FlowModel as a Keras model: built from lists and graphs, fitted, frozen, scored, and told what is wrong."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -37,7 +39,7 @@ def test_fit_lowers_bits_steadily_and_is_reproducible(images):
     first, second = history(), history()
     assert first == second
     bits = first["bits_per_dim"]
-    assert all(later < sooner for sooner, later in zip(bits, bits[1:], strict=False))
+    assert all(later < sooner for sooner, later in itertools.pairwise(bits))
     assert first["val_bits_per_dim"][-1] < first["val_bits_per_dim"][0] - 0.2
     np.testing.assert_allclose(first["nll"], np.array(bits) * 64 * np.log(2), rtol=1e-5)
     assert first["loss"] == first["nll"]
@@ -303,10 +305,10 @@ def test_bad_input_is_named(case, flow):
 
 
 def test_layers_of_keras_are_named():
-    with pytest.raises(TypeError, match="Received: <Dense.*Stochastic"):
+    with pytest.raises(TypeError, match=r"Received: <Dense.*Stochastic"):
         FlowModel([keras.Input([3]), keras.layers.Dense(3)])
     x = keras.Input([3])
-    with pytest.raises(TypeError, match="Received: activation.*Stochastic"):
+    with pytest.raises(TypeError, match=r"Received: activation.*Stochastic"):
         FlowModel(keras.Model(x, keras.layers.Activation("relu")(fl.Dense(3)(x))))
     with pytest.raises(TypeError, match="Stochastic"):
         fl.Residual([keras.layers.Dense(3)])
@@ -321,7 +323,7 @@ def test_numbers_out_of_range_for_dequantize(value, images):
     for action in (flow.log_prob, flow.fit, flow.encode):
         with pytest.raises(ValueError, match=message):
             action(x)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="whole numbers 0 ... 16"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 16"):
         flow.fit(tf.data.Dataset.from_tensors(x), verbose=0)
 
 

@@ -154,4 +154,6 @@ def test_every_weight_is_stored_once(tmp_path):
     assert sum(files.values()) < 1.1 * (weights + graph)
     assert sum(files.values()) - graph < 1.1 * weights
     assert graph < weights  # No weights hide in it as constants.
-    assert len(tf.saved_model.load(str(tmp_path / "saved")).weights) == len(flow.network.variables + flow.inverse.variables)
+    assert len(tf.saved_model.load(str(tmp_path / "saved")).weights) == len(
+        flow.network.variables + flow.inverse.variables
+    )

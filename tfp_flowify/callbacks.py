@@ -22,6 +22,9 @@ class SampleGrid(keras.callbacks.Callback):
       temperature: of the samples.
       seed: of the samples; the same ones each time.
       limits: the values of black and of white; by default those of `Dequantize`, of the data, or 0 and 1.
+
+    >>> SampleGrid("pictures", every=10).every
+    10
     """
 
     def __init__(self, directory, data=None, every=1, count=25, temperature=1.0, seed=0, limits=None):

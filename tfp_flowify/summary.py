@@ -50,6 +50,8 @@ def _shape(shape):
 
 
 def _line(row, widths):
-    return "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip().ljust(
-        sum(widths) + 2 * (len(widths) - 1)
+    return (
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        .rstrip()
+        .ljust(sum(widths) + 2 * (len(widths) - 1))
     )

@@ -19,6 +19,9 @@ class PReLU(Elementwise):
 
     Args:
       log_slope: log of the slope: a number for all entries, or a tensor of the shape of the event, say (channels,).
+
+    >>> PReLU(tf.math.log([0.5, 0.25])).forward([-2.0, -2.0]).numpy().tolist()
+    [-1.0, -0.5]
     """
 
     def __init__(self, log_slope, name=None):
@@ -58,6 +61,9 @@ class ELU(Elementwise):
     """z = scale x where x > 0, scale alpha (exp(x) - 1) elsewhere;  onto (-scale alpha, inf).
 
     log_det = sum of log scale, and x + log alpha where x <= 0.
+
+    >>> ELU().forward([0.0, 2.0]).numpy().tolist()
+    [0.0, 2.0]
     """
 
     is_onto = False
@@ -82,7 +88,11 @@ class ELU(Elementwise):
 
 
 class SELU(ELU):
-    """`ELU` with the scale and alpha that keep a network self-normalising (Klambauer et al. 2017)."""
+    """`ELU` with the scale and alpha that keep a network self-normalising (Klambauer et al. 2017).
+
+    >>> SELU().forward([0.0, 1.0]).numpy().round(3).tolist()
+    [0.0, 1.0509999990463257]
+    """
 
     def __init__(self, name=None):
         super().__init__(alpha=1.6732632423543772, scale=1.0507009873554805, name=name)

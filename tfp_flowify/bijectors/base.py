@@ -177,6 +177,14 @@ class Elementwise(FlowBijector):
 
     The shape is that of the parameters: () where all entries share them. Then the log-det has one term for each entry,
     otherwise it is summed over the axes of the parameters.
+
+    >>> class Double(Elementwise):
+    ...     def forward_and_log_det(self, x):
+    ...         return 2 * x, tf.fill(tf.shape(x), tf.math.log(2.0))
+    ...     def inverse_and_log_det(self, z):
+    ...         return z / 2, tf.fill(tf.shape(z), -tf.math.log(2.0))
+    >>> Double().forward([1.0, 2.0]).numpy().tolist()
+    [2.0, 4.0]
     """
 
     def __init__(self, shape=(), dtype=None, name=None):

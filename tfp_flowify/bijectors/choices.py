@@ -19,6 +19,9 @@ class Abs(FlowBijector):
 
     Args:
       sign_logit: log(pi / (1 - pi)), a scalar, or a function of z that gives one for each entry.
+
+    >>> [part.numpy().tolist() for part in Abs().forward([[-2.0, 2.0], [0.5, 0.5]])]
+    [[2.0, 2.0], [0.25, 0.75]]
     """
 
     is_onto = False
@@ -66,6 +69,9 @@ class ReLU(FlowBijector):
       shape: of the parameters: (), or say (channels,).
       log_noise_scale: log a, of that shape.
       sign_logit, loc, log_scale: of that shape, or functions of z that give one for each entry.
+
+    >>> ReLU().network([-2.0, 2.0]).numpy().tolist()
+    [0.0, 2.0]
     """
 
     def __init__(

@@ -110,6 +110,9 @@ class Coupling(Graph):
       kept: how many features are kept; half of them by default.
       swap: keep the last ones and transform the first.
       transform: `Spline()` by default.
+
+    >>> Coupling(2, lambda a: tf.concat([a, 0 * a], axis=-1), transform=Affine()).forward([1.0, 5.0]).numpy().tolist()
+    [1.0, 4.0]
     """
 
     def __init__(self, features, conditioner, kept=None, swap=False, transform=None, dtype=tf.float32, name=None):

@@ -17,6 +17,9 @@ class Node(NamedTuple):
 
     `outputs` names the parts that go on. Residuals may be named too, behind them: then another node can take them;
     residuals without a name leave the graph.
+
+    >>> Node(tfb.Exp(), ("x",), ("z",)).inputs
+    ('x',)
     """
 
     bijector: tfb.Bijector

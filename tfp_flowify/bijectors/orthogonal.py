@@ -15,6 +15,9 @@ class Orthogonal(FlowBijector):
     """z = Q x with Q orthogonal; the inverse is the transpose and the log-det zero.
 
     Shapes: (..., n) -> (..., n).
+
+    >>> Expm(tf.ones([3])).inverse(Expm(tf.ones([3])).forward([1.0, 2.0, 3.0])).numpy().round(4).tolist()
+    [1.0, 2.0, 3.0]
     """
 
     def __init__(self, size, dtype, base=None):
@@ -73,6 +76,9 @@ class Cayley(Expm):
     It reaches every rotation of the base without an eigenvalue -1. Arguments and starts are those of `Expm`.
 
     Cost: O(n^3) for the matrix, O(n^2) a vector.
+
+    >>> Cayley(tf.ones([1])).matrix().numpy().round(5).tolist()
+    [[0.0, -1.0], [1.0, 0.0]]
     """
 
     def matrix(self):
@@ -159,7 +165,12 @@ def multiply(x, matrix):
 
 
 def random_orthogonal(size: int, seed=None) -> np.ndarray:
-    """An orthogonal matrix drawn uniformly (Haar), in float64; the seed may be a NumPy generator."""
+    """An orthogonal matrix drawn uniformly (Haar), in float64; the seed may be a NumPy generator.
+
+    >>> q = random_orthogonal(3, seed=0)
+    >>> bool(np.allclose(q @ q.T, np.eye(3)))
+    True
+    """
     q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))
     return q * np.sign(np.diag(r))
 

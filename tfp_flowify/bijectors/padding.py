@@ -58,6 +58,9 @@ class Crop(FlowBijector):
 
     Shapes: (..., h, w, c) -> [(..., h - top - bottom, w - left - right, c), (..., border pixels, c)].
     Mirror of `Pad`.
+
+    >>> [tuple(part.shape) for part in Crop((3, 3, 1), ((1, 1), (1, 1))).forward(tf.ones([3, 3, 1]))]
+    [(1, 1, 1), (8, 1)]
     """
 
     def __init__(self, image_shape, cropping, dtype=tf.float32, name=None):

@@ -88,6 +88,9 @@ class MaxWindows(_Windows):
 
     Exact. Shapes: [(..., rows, columns, k c), (..., rows, columns, c)] -> [(..., rows, columns, c), (..., others, c),
     (..., rows, columns, c)].  Nielsen et al. 2020 (SurVAE), with the gaps unbounded by their logarithm.
+
+    >>> MaxWindows(Patches((2, 2, 1), (2, 2), (2, 2))).network(tf.ones([1, 1, 4])).shape.as_list()
+    [1, 1, 1]
     """
 
     def __init__(self, patches: Patches, dtype=tf.float32, name=None):
@@ -135,6 +138,9 @@ class MeanWindows(_Windows):
     A Householder reflection turns (1, ..., 1) / sqrt(k) into the first axis, so that the first coordinate is the sum
     over sqrt(k); the others are dropped. Exact.
     Shapes: (..., rows, columns, k c) -> [(..., rows, columns, c), (..., others, c)].
+
+    >>> MeanWindows(Patches((2, 2, 1), (2, 2), (2, 2))).network(tf.ones([1, 1, 4])).numpy().flatten().round(5).tolist()
+    [1.0]
     """
 
     def forward_and_log_det(self, x):

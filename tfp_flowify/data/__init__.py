@@ -11,8 +11,8 @@ def digits() -> tuple:
     Returns:
       (x_train, y_train), (x_test, y_test): 1437 and 360 images (n, 8, 8, 1) and labels, as uint8.
 
-    E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998, its test
-    set in a fixed random order. Licence: CC BY 4.0. See docs/data.md.
+    E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998: its
+    test set in a fixed random order. Licence: CC BY 4.0. See docs/data.md.
 
     >>> (x_train, y_train), (x_test, y_test) = digits()
     >>> x_train.shape, x_test.shape, int(x_train.max())

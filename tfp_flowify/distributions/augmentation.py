@@ -21,6 +21,9 @@ class Augmentation(tfd.Distribution):
     """A distribution with no parameters, a fixed event shape and no batch shape.
 
     `dimension` is the dimension of the support: less than the number of entries for noise on a subspace.
+
+    >>> StandardNormal((2,)).tile((3,)).event_shape.as_list()
+    [3, 2]
     """
 
     def __init__(self, event_shape, dtype=tf.float32, dimension=None, name=None):
@@ -126,6 +129,9 @@ class Code(StandardUniform):
 
     The joint density does not depend on its value, so it costs no exactness: a flow whose only noise is `Code`
     has an exact likelihood. Which part of [0, 1] it lies in after the layer says which choice was made.
+
+    >>> float(Code((2,)).log_prob([0.2, 0.9]))
+    0.0
     """
 
     def __init__(self, event_shape, dtype=tf.float32, low=0.0, high=1.0, name=None):
@@ -156,6 +162,10 @@ class OrthogonalNormal(_Orthogonal, _Gaussian):
     A standard normal tensor less its mean over the copies. Its covariance is the projection on that space.
     log_prob(x) = -(|x|^2 + d log(2 pi)) / 2,  d = sum over pixels and channels of (N - 1).  x is not projected:
     only points of the space have a density.
+
+    >>> noise = OrthogonalNormal(Patches((3, 1, 1), (2, 1), (1, 1)))
+    >>> noise.dimension, noise.event_shape.as_list()
+    (1, [2, 1, 2])
     """
 
     def _sample_n(self, n, seed=None):
@@ -168,6 +178,9 @@ class OrthogonalUniform(_Orthogonal):
     A direction (a centred normal, normalised) times an amplitude radius * u^(1/d), d = N - 1, as in the paper; the
     radius sqrt(d + 2) makes the covariance the projection, as for `OrthogonalNormal`.
     log_prob(x) = -sum over pixels and channels of log volume(ball of dimension d) inside, -inf outside.
+
+    >>> OrthogonalUniform(Patches((3, 1, 1), (2, 1), (1, 1))).sample(seed=1).shape.as_list()
+    [2, 1, 2]
     """
 
     def _sample_n(self, n, seed=None):

@@ -105,7 +105,11 @@ class Abs(Activation):
 
 @register
 class ELU(Activation):
-    """z = x where x > 0, alpha (exp(x) - 1) elsewhere. Exact, onto (-alpha, inf)."""
+    """z = x where x > 0, alpha (exp(x) - 1) elsewhere. Exact, onto (-alpha, inf).
+
+    >>> ELU()(tf.constant([0.0, 2.0])).numpy().tolist()
+    [0.0, 2.0]
+    """
 
     def __init__(self, alpha=1.0, **kwargs):
         super().__init__(**kwargs)
@@ -133,28 +137,44 @@ class _Fixed(Activation):
 
 @register
 class SELU(_Fixed):
-    """The self-normalising `ELU`. Exact, onto (-1.758, inf)."""
+    """The self-normalising `ELU`. Exact, onto (-1.758, inf).
+
+    >>> SELU()(tf.constant([0.0])).numpy().tolist()
+    [0.0]
+    """
 
     function, bijector = staticmethod(keras.ops.selu), fb.SELU
 
 
 @register
 class Tanh(_Fixed):
-    """z = tanh(x). Exact, onto (-1, 1)."""
+    """z = tanh(x). Exact, onto (-1, 1).
+
+    >>> Tanh()(tf.constant([0.0])).numpy().tolist()
+    [0.0]
+    """
 
     function, bijector = staticmethod(keras.ops.tanh), fb.Tanh
 
 
 @register
 class Sigmoid(_Fixed):
-    """z = 1 / (1 + exp(-x)). Exact, onto (0, 1)."""
+    """z = 1 / (1 + exp(-x)). Exact, onto (0, 1).
+
+    >>> Sigmoid()(tf.constant([0.0])).numpy().tolist()
+    [0.5]
+    """
 
     function, bijector = staticmethod(keras.ops.sigmoid), fb.Sigmoid
 
 
 @register
 class Softplus(_Fixed):
-    """z = log(1 + exp(x)). Exact, onto (0, inf)."""
+    """z = log(1 + exp(x)). Exact, onto (0, inf).
+
+    >>> Softplus()(tf.constant([0.0])).numpy().round(4).tolist()
+    [0.6930999755859375]
+    """
 
     function, bijector = staticmethod(keras.ops.softplus), fb.Softplus
 

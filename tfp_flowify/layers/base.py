@@ -24,6 +24,14 @@ class FlowLayer(keras.layers.Layer):
 
     A layer keeps each argument of `__init__` as an attribute of the same name; its config follows from that. Weights
     are kept in full precision, in which the flow runs; `call` runs in the layer's compute dtype.
+
+    >>> class Double(FlowLayer):
+    ...     def call(self, x):
+    ...         return 2 * x
+    ...     def make_bijector(self, shape, inverse):
+    ...         return fb.Sequential([fb.Diagonal(log_scale=tf.math.log(2.0))], event_shape=shape)
+    >>> Double()(tf.ones([2])).numpy().tolist()
+    [2.0, 2.0]
     """
 
     def make_bijector(self, shape, inverse: "Inverse") -> fb.FlowBijector:
@@ -62,6 +70,11 @@ class Dropping(FlowLayer):
         or a conditioner of one's own: any Keras model of the output that gives the parameters of the transform.
       transform: how what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline" or
         "affine+spline".
+
+    >>> from tfp_flowify.layers import Dense
+    >>> own = keras.Sequential([keras.Input([2]), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
+    >>> Dense(2, inverse=own)(tf.ones([5, 3])).shape.as_list()  # One dropped value, with a mean and a log-scale.
+    [5, 2]
     """
 
     def __init__(self, inverse="funnel", transform="affine", **kwargs):
@@ -102,6 +115,11 @@ class Inverse(keras.layers.Layer):
     """What a flow adds to its network: scales of noise, and densities of what is dropped. One part for each layer.
 
     `flow.inverse.trainable = False` freezes them, `flow.network.trainable = False` all others.
+
+    >>> from tfp_flowify import FlowModel, layers
+    >>> flow = FlowModel([keras.Input([2]), layers.Dense(3)])
+    >>> [weight.name for weight in flow.inverse.parts[0].weights]
+    ['log_noise_scale']
     """
 
     def __init__(self, **kwargs):

@@ -1,7 +1,5 @@
 """Coupling layers: some features are changed given the others."""
 
-import keras
-
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import positive, whole
 from tfp_flowify.layers.base import FlowLayer, InPrecision, register

@@ -24,6 +24,10 @@ class Linear(Dropping):
       noise: "normal" or "uniform", for the dimensions that it adds.
       noise_scale: scale of the noise at the start; it is trained.
       inverse, transform: the density of the dimensions that it drops, see `Dropping`.
+
+    >>> layer = Dense(2, gain=0.5)
+    >>> layer(tf.ones([5, 3])).shape.as_list(), layer.kernel.shape.as_list()
+    ([5, 2], [3, 2])
     """
 
     def __init__(self, use_bias=True, orthogonal="expm", gain=1.0, noise="normal", noise_scale=1.0, **kwargs):

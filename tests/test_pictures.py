@@ -1,0 +1,52 @@
+"""Pictures that a flow in training writes."""
+
+import keras
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from models import digits_flow, small_flow
+
+from tfp_flowify.callbacks import SampleGrid
+from tfp_flowify.data import digits
+from tfp_flowify.plots import tile_images
+
+
+def test_grids_are_written_each_few_epochs_and_at_the_end(tmp_path):
+    flow, x = digits_flow(), digits()[0][0][:40]
+    flow.compile("adam", run_eagerly=True)
+    flow.fit(x, epochs=5, verbose=0, callbacks=[SampleGrid(tmp_path / "grids", x, every=2, count=9)])
+    names = [f"epoch_{epoch:04d}.png" for epoch in (2, 4, 5)]
+    assert sorted(path.name for path in (tmp_path / "grids").iterdir()) == names
+    first, last = (imread(tmp_path / "grids" / name) for name in (names[0], names[-1]))
+    assert first.shape == last.shape
+    width = first.shape[1] // 4
+    assert not np.array_equal(first[:, :width], last[:, :width])  # Samples of another flow.
+    np.testing.assert_array_equal(first[:, 2 * width : 3 * width], last[:, 2 * width : 3 * width])  # The same data.
+    assert np.ptp(first[:, 2 * width : 3 * width]) > 0.9  # From black to white.
+
+
+def test_without_data_there_are_samples_alone(tmp_path):
+    flow = digits_flow()
+    flow.compile("adam", run_eagerly=True)
+    flow.fit(digits()[0][0][:8], verbose=0, callbacks=[SampleGrid(tmp_path, count=4)])
+    assert (tmp_path / "epoch_0001.png").stat().st_size > 1000
+
+
+def test_tiles_keep_their_place():
+    images = np.arange(3.0)[:, None, None, None] * np.ones([3, 2, 2, 1])
+    grid = tile_images(images, columns=2, border=1)[..., 0]
+    assert grid.shape == (7, 7)
+    assert (grid[1, 1], grid[1, 4], grid[4, 1]) == (0, 1, 2)
+    assert np.isnan(grid[4, 4]) and np.isnan(grid[0]).all()
+
+
+def test_what_is_no_image_is_named(tmp_path):
+    flow = small_flow()
+    flow.compile("adam", run_eagerly=True)
+    with pytest.raises(ValueError, match=r"flows of images.*\(3,\)"):
+        flow.fit(np.zeros([4, 3], "float32"), verbose=0, callbacks=[SampleGrid(tmp_path)])
+    with pytest.raises(ValueError, match=r"shape=\(4, 8, 8\)"):
+        tile_images(np.zeros([4, 8, 8]))
+    with pytest.raises(ValueError, match="every=0"):
+        SampleGrid(tmp_path, every=0)
+    assert isinstance(SampleGrid(tmp_path), keras.callbacks.Callback)
