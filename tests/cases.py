@@ -134,10 +134,7 @@ def over(bijector, shape):
 
 
 def relu(dtype, shape=(4,)):
-    return fb.ReLU(
-        shape, weight(shape, dtype, 0.3, 1), weight(shape, dtype, 0.5, 2), weight(shape, dtype, 0.5, 3),
-        weight(shape, dtype, 0.3, 4),
-    )  # fmt: skip
+    return fb.ReLU(shape, weight(shape, dtype, 0.3, 1), weight(shape, dtype, 0.5, 2), weight(shape, dtype, 0.3, 3))
 
 
 CASES = {
@@ -210,7 +207,7 @@ CASES = {
     "relu": relu,
     "relu_shared": lambda t: over(relu(t, ()), (2, 3)),
     "relu_conditional": lambda t: fb.ReLU(
-        (3,), scalar(-0.5, t) * tf.ones([3], t), sign_logit=Net(3, 3, t), loc=Net(3, 3, t), log_scale=Net(3, 3, t),
+        (3,), scalar(-0.5, t) * tf.ones([3], t), sign_logit=Net(3, 3, t), log_scale=Net(3, 3, t),
     ),
     "abs": lambda t: over(fb.Abs(scalar(0.4, t)), (4,)),
     "abs_conditional": lambda t: over(fb.Abs(tf.sin, t), (4,)),
@@ -220,10 +217,12 @@ CASES = {
     "max_pool_same": lambda t: fb.MaxPool2D((5, 3, 1), 2, padding="same", dtype=t),
     "max_pool_overlap_same": lambda t: fb.MaxPool2D((5, 4, 1), 3, 2, "same", log_noise_scale=scalar(-1.0, t)),
     "max_pool_same_funnel": lambda t: fb.MaxPool2D(
-        (3, 3, 1), 2, padding="same", conditioner=_flat(Net(4, 10, t)), transform=fb.Affine(), dtype=t
+        (3, 3, 1), 2, padding="same", conditioner=_flat(Net(4, 5 * 12, t)),
+        transform=fb.Stack([fb.Scale(), fb.OddSpline(4)]), dtype=t,
     ),
     "max_pool_gaps": lambda t: fb.MaxPool2D((5, 5, 1), 2, 3, dtype=t),
-    "max_pool_funnel": lambda t: fb.Funnel(fb.MaxPool2D((2, 4, 1), 2, dtype=t), _flat(Net(2, 12, t))),
+    "max_pool_funnel": lambda t: fb.Funnel(fb.MaxPool2D((2, 4, 1), 2, dtype=t), _flat(Net(2, 6, t))),
+    "average_pool_funnel": lambda t: fb.Funnel(fb.AveragePool2D((2, 4, 1), 2, dtype=t), _flat(Net(2, 12, t))),
     "average_pool": lambda t: fb.AveragePool2D((4, 4, 2), 2, dtype=t),
     "average_pool_overlap_same": lambda t: fb.AveragePool2D((5, 4, 1), 3, 2, "same", log_noise_scale=scalar(-1.0, t)),
     "average_pool_same": lambda t: fb.AveragePool2D((5, 3, 1), 2, padding="same", dtype=t),

@@ -35,7 +35,7 @@ CASES = {
     ),
     "temperature": (
         lambda: FlowDistribution(linear(2, 1, T), tfd.MultivariateNormalDiag([1.0])).sample(temperature=0.5),
-        "standard normal base",
+        "a normal base",
     ),
     "draws": (lambda: FlowDistribution(linear(2, 4, T)).log_prob(zeros(5, 2), num_draws=0), "num_draws=0"),
     "base": (lambda: FlowDistribution(linear(4, 2, T), StandardNormal((3,))), r"\(2,\).*\(3,\)"),

@@ -37,7 +37,8 @@ def test_fit_lowers_bits_steadily_and_is_reproducible(images):
         return flow.fit(images[0], batch_size=100, epochs=5, validation_data=(images[1],), verbose=0).history
 
     first, second = history(), history()
-    assert first == second
+    for name, values in first.items():  # Sums over threads may differ in the last bit.
+        np.testing.assert_allclose(second[name], values, rtol=1e-5)
     bits = first["bits_per_dim"]
     assert all(later < sooner for sooner, later in itertools.pairwise(bits))
     assert first["val_bits_per_dim"][-1] < first["val_bits_per_dim"][0] - 0.2

@@ -67,24 +67,23 @@ def _adapt_whiten(whiten, given, dropped):
     """The mean and deviation of what is dropped, as the constant part of a conditioner that is still constant."""
     bias = _bias_of_constant(whiten.conditioner)
     first = whiten.transform.transforms[0] if isinstance(whiten.transform, fb.Stack) else whiten.transform
-    if bias is None or not isinstance(first, fb.Affine):
+    if bias is None or not isinstance(first, fb.Affine | fb.Scale):
         return
     mean, variance = _moments(dropped, len(whiten.inputs[1]))
     parameters = np.zeros([*mean.shape, whiten.transform.size])
-    parameters[..., 0], parameters[..., 1] = mean, 0.5 * np.log(variance + 1e-12)
+    if isinstance(first, fb.Affine):
+        parameters[..., 0], parameters[..., 1] = mean, 0.5 * np.log(variance + 1e-12)
+    else:
+        parameters[..., 0] = 0.5 * np.log(variance + mean**2 + 1e-12)
     if parameters.size % bias.shape[0] == 0:
         bias.assign(parameters.reshape(-1, bias.shape[0]).mean(axis=0))
 
 
 def _adapt_relu(relu, x):
-    """Mean and deviation of log(-x) where x is negative, for each channel."""
+    """The root mean square of x where it is negative, for each channel."""
     x = np.asarray(x, np.float64).reshape(-1, *relu.inputs[0])
-    logs = np.log(np.where(x < 0, -x, np.nan))
-    seen = np.isfinite(logs).sum(axis=0) > 1
-    mean = np.nanmean(np.where(seen, logs, 0.0), axis=0)
-    deviation = np.nanstd(np.where(seen, logs, 1.0), axis=0)
-    relu.loc.assign(mean)
-    relu.log_scale.assign(np.log(np.where(seen, deviation, 1.0) + 1e-6))
+    squares = np.sum(np.minimum(x, 0) ** 2, axis=0) / np.maximum(np.sum(x < 0, axis=0), 1)
+    relu.log_scale.assign(0.5 * np.log(np.where(squares > 0, squares, 1.0)))
 
 
 def _moments(x, event_ndims=1):

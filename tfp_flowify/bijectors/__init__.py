@@ -16,7 +16,7 @@ from tfp_flowify.bijectors.padding import Crop, Pad
 from tfp_flowify.bijectors.parts import Concatenate, Flatten, Permute, Reshape, Split, Widen
 from tfp_flowify.bijectors.pooling import AveragePool2D, GlobalAveragePool2D, MaxPool2D, MaxWindows, MeanWindows
 from tfp_flowify.bijectors.stochastic import Dequantize, Stochastic
-from tfp_flowify.bijectors.transforms import Affine, Spline, Stack
+from tfp_flowify.bijectors.transforms import Affine, OddSpline, Scale, Spline, Stack
 from tfp_flowify.bijectors.unfold import Unfold
 
 Tanh, Sigmoid, Softplus = tfp.bijectors.Tanh, tfp.bijectors.Sigmoid, tfp.bijectors.Softplus
@@ -51,6 +51,7 @@ __all__ = [
     "MaxWindows",
     "MeanWindows",
     "Node",
+    "OddSpline",
     "Orthogonal",
     "OverSequence",
     "PReLU",
@@ -60,6 +61,7 @@ __all__ = [
     "ReLU",
     "Reshape",
     "Residual",
+    "Scale",
     "Sequential",
     "Sigmoid",
     "Softplus",

@@ -62,6 +62,9 @@ class FlowBijector(AllVariables, tfb.Bijector):
     #: Whether the layer only moves entries about.
     only_moves = False
 
+    #: Whether the layer changes the sign of what it takes into the sign of what it gives, and does nothing else with it.
+    keeps_signs = False
+
     def __init__(self, inputs, outputs, noise=(), residuals=(), dtype=None, name=None):
         self.inputs = self._no_dependency([as_shape(shape) for shape in inputs])
         self.outputs = self._no_dependency([as_shape(shape) for shape in outputs])

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector
 from tfp_flowify.bijectors.checks import parameter, sum_last
-from tfp_flowify.distributions.augmentation import Code, StandardNormal
+from tfp_flowify.distributions.augmentation import Code, SignedNormal, StandardNormal
 
 
 class Abs(FlowBijector):
@@ -55,11 +55,13 @@ class ReLU(FlowBijector):
 
     Noise: e normal, w a `Code`. Residuals: r, and the code w', which says whether x was positive.
 
-        x >= 0:  z = x,    r = e,                                  w' = 1 - pi(z) + pi(z) w
-        x < 0:   z = a e,  r = (log(-x) - loc) exp(-log_scale),    w' = (1 - pi(z)) w
-        log_det = log pi(z),  or  log a - log(-x) - log_scale + log(1 - pi(z))
+        x >= 0:  z = x,    r = e,                      w' = 1 - pi(z) + pi(z) w
+        x < 0:   z = a e,  r = -s x exp(-log_scale),   w' = (1 - pi(z)) v
+        log_det = log pi(z),  or  log a + log 2 - log_scale + log(1 - pi(z))
 
-    pi(z), the probability that an output z came from a positive x, is zero for z < 0, and for z >= 0
+    A sign s from the code unfolds -x to the line: s = -1 and v = 2 w for w < 1/2, else s = 1 and v = 2 w - 1. So -x has
+    the density of a normal folded at zero. pi(z), the probability that an output z came from a positive x, is zero for
+    z < 0, and for z >= 0
 
         log(pi / (1 - pi)) = sign_logit + (z / a)^2 / 2,
 
@@ -68,51 +70,50 @@ class ReLU(FlowBijector):
     Args:
       shape: of the parameters: (), or say (channels,).
       log_noise_scale: log a, of that shape.
-      sign_logit, loc, log_scale: of that shape, or functions of z that give one for each entry.
+      sign_logit, log_scale: of that shape, or functions of z that give one for each entry.
 
     >>> ReLU().network([-2.0, 2.0]).numpy().tolist()
     [0.0, 2.0]
     """
 
-    def __init__(
-        self, shape=(), log_noise_scale=0.0, sign_logit=0.0, loc=0.0, log_scale=0.0, dtype=tf.float32, name=None
-    ):
+    def __init__(self, shape=(), log_noise_scale=0.0, sign_logit=0.0, log_scale=0.0, dtype=tf.float32, name=None):
         self.log_noise_scale = _filled(log_noise_scale, "ReLU log_noise_scale", shape, dtype)
         dtype = self.log_noise_scale.dtype
-        self.sign_logit, self.loc, self.log_scale = (
+        self.sign_logit, self.log_scale = (
             value if callable(value) else _filled(value, f"ReLU {what}", shape, dtype)
-            for what, value in {"sign_logit": sign_logit, "loc": loc, "log_scale": log_scale}.items()
+            for what, value in {"sign_logit": sign_logit, "log_scale": log_scale}.items()
         )
         super().__init__(
             inputs=[shape],
             outputs=[shape],
             noise=[StandardNormal(shape, dtype), Code(shape, dtype)],
-            residuals=[StandardNormal(shape, dtype), Code(shape, dtype)],
+            residuals=[SignedNormal(shape, dtype), Code(shape, dtype)],
             dtype=dtype,
             name=name,
         )
 
     def forward_and_log_det(self, x):
         x, noise, code = x
-        positive, log_noise_scale = x >= 0, tf.convert_to_tensor(self.log_noise_scale)
-        z = tf.where(positive, x, noise * tf.exp(log_noise_scale))
-        loc, log_scale = self._at(self.loc, z), self._at(self.log_scale, z)
-        log_size = tf.math.log(tf.where(positive, tf.ones_like(x), -x))
-        residual = tf.where(positive, noise, (log_size - loc) * tf.exp(-log_scale))
-        code, log_det = encode_choice(positive, code, self._logit(z), possible=z >= 0)
-        log_det += tf.where(positive, tf.zeros([], x.dtype), log_noise_scale - log_size - log_scale)
-        return [z, residual, code], sum_last(log_det, len(self.inputs[0]))
+        positive = x >= 0
+        z = tf.where(positive, x, noise * tf.exp(tf.convert_to_tensor(self.log_noise_scale)))
+        below, rest = unfold_sign(-x * tf.exp(-self._at(self.log_scale, z)), code)
+        code, log_det = encode_choice(positive, tf.where(positive, code, rest), self._logit(z), possible=z >= 0)
+        return [z, tf.where(positive, noise, below), code], self._sum(log_det, positive, self._log_slope(z))
 
     def inverse_and_log_det(self, z):
         z, residual, code = z
-        log_noise_scale = tf.convert_to_tensor(self.log_noise_scale)
         positive, code, log_det = decode_choice(code, self._logit(z), possible=z >= 0)
-        loc, log_scale = self._at(self.loc, z), self._at(self.log_scale, z)
-        log_size = tf.where(positive, tf.zeros([], z.dtype), residual * tf.exp(log_scale) + loc)
-        x = tf.where(positive, z, -tf.exp(log_size))
-        noise = tf.where(positive, residual, z * tf.exp(-log_noise_scale))
-        log_det += tf.where(positive, tf.zeros([], z.dtype), log_size + log_scale - log_noise_scale)
-        return [x, noise, code], sum_last(log_det, len(self.inputs[0]))
+        below, rest = fold_sign(residual, code)
+        x = tf.where(positive, z, -below * tf.exp(self._at(self.log_scale, z)))
+        noise = tf.where(positive, residual, z * tf.exp(-tf.convert_to_tensor(self.log_noise_scale)))
+        return [x, noise, tf.where(positive, code, rest)], self._sum(log_det, positive, -self._log_slope(z))
+
+    def _log_slope(self, z):
+        return tf.convert_to_tensor(self.log_noise_scale) + math.log(2) - self._at(self.log_scale, z)
+
+    def _sum(self, log_det, positive, log_slope):
+        log_det += tf.where(positive, tf.zeros([], log_det.dtype), log_slope)
+        return sum_last(log_det, len(self.inputs[0]))
 
     def _logit(self, z):
         scaled = z * tf.exp(-tf.convert_to_tensor(self.log_noise_scale))
@@ -142,6 +143,17 @@ def decode_choice(squeezed, logit, possible=True):
     share = tf.where(chosen, 1 - other, other)
     code = (squeezed - tf.where(chosen, other, tf.zeros_like(other))) / share
     return chosen, code, -tf.where(chosen, tf.math.log_sigmoid(logit), log_other)
+
+
+def unfold_sign(size, code):
+    """A positive number to the whole line, by a sign that the code decides; log-det log 2, from the code's doubling."""
+    upper = code >= 0.5
+    return tf.where(upper, size, -size), 2 * code - tf.cast(upper, code.dtype)
+
+
+def fold_sign(value, code):
+    """Undoes `unfold_sign`: the sign goes back into the code."""
+    return tf.abs(value), 0.5 * (code + tf.cast(value >= 0, code.dtype))
 
 
 def _filled(value, name, shape, dtype):

@@ -8,8 +8,8 @@ from tfp_flowify.bijectors.base import FlowBijector, check_layer
 from tfp_flowify.bijectors.checks import check_dtype, sum_last
 from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.bijectors.parts import Concatenate, Split
-from tfp_flowify.bijectors.transforms import Affine, Spline
-from tfp_flowify.distributions.augmentation import Code, StandardNormal
+from tfp_flowify.bijectors.transforms import Affine, Scale, Spline
+from tfp_flowify.distributions.augmentation import Code, SignedNormal, StandardNormal
 
 
 class Whiten(FlowBijector):
@@ -23,18 +23,27 @@ class Whiten(FlowBijector):
       conditioner: any function of `given` that gives `transform.size` numbers for each entry of `dropped`; or that
         many without leading axes, for parameters that depend on nothing.
       transform: the scalar function, see `tfp_flowify.bijectors.transforms`.
+      signed: whether the signs of `dropped` came from a `Code`; then the function must be odd.
 
     >>> whiten = Whiten((2,), (1,), conditioner=lambda given: 3.0 * given)  # loc and log-scale
     >>> [part.numpy().tolist() for part in whiten.forward([tf.constant([1.0, 0.0]), tf.constant([5.0])])]
     [[1.0, 0.0], [2.0]]
     """
 
-    def __init__(self, given, shape, conditioner, transform=None, dtype=tf.float32, name=None):
+    def __init__(self, given, shape, conditioner, transform=None, dtype=tf.float32, signed=False, name=None):
         self.conditioner = conditioner
-        self.transform = transform or Affine()
-        super().__init__(
-            inputs=[given, shape], outputs=[given], residuals=[StandardNormal(shape, dtype)], dtype=dtype, name=name
-        )
+        self.transform = transform or (Scale() if signed else Affine())
+        if signed and not self.transform.is_odd:
+            raise ValueError(
+                f"The signs of what is dropped here came from a code, so no density may depend on them. Received: "
+                f"{type(self.transform).__name__}, which is not odd. Use Scale, OddSpline or a Stack of them."
+            )
+        residual = (SignedNormal if signed else StandardNormal)(shape, dtype)
+        super().__init__(inputs=[given, shape], outputs=[given], residuals=[residual], dtype=dtype, name=name)
+
+    @property
+    def keeps_signs(self) -> bool:
+        return self.transform.is_odd
 
     def forward_and_log_det(self, x):
         given, dropped = x
@@ -86,7 +95,8 @@ class Funnel(Graph):
         if not layer.residuals or isinstance(layer.residuals[0], Code):
             raise ValueError(f"{layer.name} drops no values first, so there is nothing to whiten. Use it as it is.")
         self.layer, dropped = layer, layer.residuals[0]
-        whiten = Whiten(layer.outputs[0], dropped.event_shape.as_list(), conditioner, transform, dropped.dtype)
+        signed, shape = isinstance(dropped, SignedNormal), dropped.event_shape.as_list()
+        whiten = Whiten(layer.outputs[0], shape, conditioner, transform, dropped.dtype, signed)
         inputs = {f"x{i}": shape for i, shape in enumerate(layer.inputs)}
         others = tuple(f"z{i}" for i in range(1, len(layer.outputs)))
         super().__init__(

@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import FlowBijector, Wrapped
 from tfp_flowify.bijectors.checks import as_list, as_shape, bundle, event_shapes, sum_over, swap_shapes
-from tfp_flowify.distributions.augmentation import Code
+from tfp_flowify.distributions.augmentation import Code, SignedNormal
 
 tfb = tfp.bijectors
 
@@ -163,6 +163,8 @@ class _Step(tf.Module):
                 f"{bijector.name} has a Code among the residuals named in outputs={self.outputs}. "
                 "A code must leave the graph as it is: no density may depend on it."
             )
+        names = self.outputs[len(bijector.outputs) :]
+        self.signed = [n for n, d in zip(names, residuals, strict=False) if isinstance(d, SignedNormal)]
         self.residuals = residuals[named:]
         shapes_out = [(*self.prefix, *shape) for shape in bijector.outputs] + event_shapes(residuals[:named])
         self.output_shapes = dict(zip(self.outputs, shapes_out, strict=True))
@@ -189,7 +191,7 @@ class _Step(tf.Module):
 
 def _connect(nodes, inputs):
     """The steps of a graph, and the shapes of the wires that stay open behind the last one."""
-    steps, wires = [], {wire: as_shape(shape) for wire, shape in inputs.items()}
+    steps, wires, signed = [], {wire: as_shape(shape) for wire, shape in inputs.items()}, set()
     for node in nodes:
         node = node._replace(inputs=_names(node.inputs), outputs=_names(node.outputs))
         for wire in node.inputs:
@@ -199,6 +201,12 @@ def _connect(nodes, inputs):
                     f"There are: {sorted(wires)}. To use a value twice, put Duplicate behind it."
                 )
         steps.append(_Step(node, [wires.pop(wire) for wire in node.inputs]))
+        if signed.intersection(node.inputs) and not steps[-1].bijector.keeps_signs:
+            raise ValueError(
+                f"{node.bijector.name} takes {sorted(signed.intersection(node.inputs))}, whose signs came from a code: "
+                "no density may depend on them. Only Whiten with an odd transform may take them."
+            )
+        signed = signed.difference(node.inputs).union(steps[-1].signed)
         taken = [wire for wire in node.outputs if wire in wires]
         if taken or len(set(node.outputs)) < len(node.outputs):
             raise ValueError(

@@ -6,12 +6,13 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.choices import fold_sign, unfold_sign
 from tfp_flowify.bijectors.conditional import Funnel
 from tfp_flowify.bijectors.convolution import pair
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.parts import Reshape
 from tfp_flowify.bijectors.unfold import Unfold
-from tfp_flowify.distributions.augmentation import Code, StandardNormal
+from tfp_flowify.distributions.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.math.patches import Patches
 
 
@@ -22,7 +23,7 @@ class _Windows(FlowBijector):
     of all windows are one part, (..., others, channels); `others` says which of windows * (k - 1) they are.
     """
 
-    def __init__(self, patches: Patches, noise=(), more_residuals=(), dtype=tf.float32, name=None):
+    def __init__(self, patches: Patches, codes=False, dtype=tf.float32, name=None):
         rows, columns, _ = patches.shape
         cells, channels = math.prod(patches.kernel_size), patches.channels
         mask = patches.mask.reshape(rows * columns, cells, channels)[..., 0] > 0
@@ -31,11 +32,13 @@ class _Windows(FlowBijector):
         self.valid = np.take_along_axis(mask, self._order, axis=1)
         self.counts = mask.sum(axis=1)
         self.others = np.flatnonzero(self.valid[:, 1:])
+        others = (len(self.others), channels)
+        codes = [Code((rows, columns, channels), dtype), Code(others, dtype)] if codes else []
         super().__init__(
             inputs=[patches.shape],
             outputs=[(rows, columns, channels)],
-            noise=noise,
-            residuals=[StandardNormal((len(self.others), channels), dtype), *more_residuals],
+            noise=codes,
+            residuals=[(SignedNormal if codes else StandardNormal)(others, dtype), *codes],
             dtype=dtype,
             name=name,
         )
@@ -81,52 +84,53 @@ class _Windows(FlowBijector):
 
 
 class MaxWindows(_Windows):
-    """The maximum of every window, the logs of the gaps below it, and a `Code` for where it was.
+    """The maximum of every window, the gaps below it, and a `Code` for where it was.
 
-        forward: [x, w] -> [z = max, log(z - other cells), (index + w) / k]
-        log_det = -sum of log gaps - sum over windows and channels of log k
+        forward: [x, w, v] -> [z = max, s (z - other cells), (index + w) / k, v']
+        log_det = (other cells) log 2 - sum over windows and channels of log k
 
-    Exact. Shapes: [(..., rows, columns, k c), (..., rows, columns, c)] -> [(..., rows, columns, c), (..., others, c),
-    (..., rows, columns, c)].  Nielsen et al. 2020 (SurVAE), with the gaps unbounded by their logarithm.
+    The gaps are positive; a sign from a second code unfolds them to the line: s = -1 and v' = 2 v for v < 1/2, else
+    s = 1 and v' = 2 v - 1. So a gap has the density of a normal folded at zero.
+    Exact. Shapes: [(..., rows, columns, k c), (..., rows, columns, c), (..., others, c)] -> [(..., rows, columns, c),
+    (..., others, c), (..., rows, columns, c), (..., others, c)].  After Nielsen et al. 2020 (SurVAE).
 
     >>> MaxWindows(Patches((2, 2, 1), (2, 2), (2, 2))).network(tf.ones([1, 1, 4])).shape.as_list()
     [1, 1, 1]
     """
 
     def __init__(self, patches: Patches, dtype=tf.float32, name=None):
-        code = Code((*patches.shape[:2], patches.channels), dtype)
-        super().__init__(patches, noise=[code], more_residuals=[code], dtype=dtype, name=name)
+        super().__init__(patches, codes=True, dtype=dtype, name=name)
 
     def forward_and_log_det(self, x):
-        x, code = x
+        x, code, sign_code = x
         cells = tf.where(self.valid[..., None], self.to_cells(x), tf.cast(x.dtype.min / 4, x.dtype))
         index = tf.argmax(cells, axis=-2, output_type=tf.int32)
         highest = tf.reduce_max(cells, axis=-2)
         before = np.arange(self.valid.shape[1] - 1)[:, None] < index[..., None, :]
         others = tf.where(before, cells[..., :-1, :], cells[..., 1:, :])
-        tiny = np.finfo(x.dtype.as_numpy_dtype).tiny
-        log_gaps = self.pack(tf.math.log(tf.maximum(highest[..., None, :] - others, tiny)))
+        gaps, sign_code = unfold_sign(self.pack(highest[..., None, :] - others), sign_code)
         code = self.to_image((tf.cast(index, x.dtype) + self.from_image(code)) / self._counts(x.dtype))
-        return [self.to_image(highest), log_gaps, code], -self._log_det(log_gaps)
+        return [self.to_image(highest), gaps, code, sign_code], self._log_det(x.dtype)
 
     def inverse_and_log_det(self, z):
-        z, log_gaps, code = z
+        z, gaps, code, sign_code = z
         counts, highest = self._counts(z.dtype), self.from_image(z)
         scaled = self.from_image(code) * counts
         index = tf.clip_by_value(tf.floor(scaled), 0, counts - 1)
-        others = highest[..., None, :] - tf.exp(self.unpack(log_gaps))
+        gaps, sign_code = fold_sign(gaps, sign_code)
+        others = highest[..., None, :] - self.unpack(gaps)
         slots = np.arange(self.valid.shape[1])[:, None].astype(z.dtype.as_numpy_dtype)
         at, missing = index[..., None, :], highest[..., None, :]
         before, behind = tf.concat([others, missing], axis=-2), tf.concat([missing, others], axis=-2)
         cells = tf.where(slots < at, before, tf.where(slots > at, behind, missing))
-        return [self.to_patches(cells), self.to_image(scaled - index)], self._log_det(log_gaps)
+        return [self.to_patches(cells), self.to_image(scaled - index), sign_code], -self._log_det(z.dtype)
 
     def _counts(self, dtype):
         return self.counts[:, None].astype(dtype.as_numpy_dtype)
 
-    def _log_det(self, log_gaps):
-        codes = self.outputs[0][-1] * float(np.log(self.counts).sum())
-        return tf.reduce_sum(log_gaps, axis=[-2, -1]) + codes
+    def _log_det(self, dtype):
+        signs, places = len(self.others) * math.log(2), float(np.log(self.counts).sum())
+        return tf.constant(self.outputs[0][-1] * (signs - places), dtype)
 
 
 class MeanWindows(_Windows):

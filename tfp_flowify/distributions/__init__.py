@@ -5,6 +5,7 @@ from tfp_flowify.distributions.augmentation import (
     Code,
     OrthogonalNormal,
     OrthogonalUniform,
+    SignedNormal,
     StandardNormal,
     StandardUniform,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "FlowDistribution",
     "OrthogonalNormal",
     "OrthogonalUniform",
+    "SignedNormal",
     "StandardNormal",
     "StandardUniform",
 ]

@@ -93,6 +93,19 @@ class StandardNormal(_Gaussian):
         return tf.random.stateless_normal(self._sample_shape(n), stateless_seed(seed), dtype=self.dtype)
 
 
+class SignedNormal(StandardNormal):
+    """Standard normals whose signs came from a `Code`: what is positive by nature, unfolded to the line.
+
+    No density may depend on such a sign, so only functions that are odd, T(-x) = -T(x), may whiten it.
+
+    >>> SignedNormal((2,)).tile((3,)).event_shape.as_list()
+    [3, 2]
+    """
+
+    def tile(self, prefix):
+        return SignedNormal((*prefix, *self._fixed_event_shape), self.dtype)
+
+
 class StandardUniform(Augmentation):
     """Independent uniforms on [low, high]; the default has mean zero and variance one.
 

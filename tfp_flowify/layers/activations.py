@@ -84,7 +84,7 @@ class ReLU(Activation):
     def make_bijector(self, shape, inverse):
         channels = shape[-1:]
         scale = inverse.weight("log_noise_scale", channels, float(keras.ops.log(self.noise_scale)))
-        density = [inverse.weight(name, channels) for name in ("sign_logit", "loc", "log_scale")]
+        density = [inverse.weight(name, channels) for name in ("sign_logit", "log_scale")]
         return fb.Sequential([fb.ReLU(channels, scale, *density)], event_shape=shape)
 
 

@@ -77,6 +77,9 @@ class Dropping(FlowLayer):
     [5, 2]
     """
 
+    #: Whether what is dropped is positive by nature, so that its density is one of sizes.
+    odd = False
+
     def __init__(self, inverse="funnel", transform="affine", **kwargs):
         super().__init__(**kwargs)
         if inverse not in ("funnel", "multiscale") and not isinstance(inverse, keras.layers.Layer):
@@ -95,7 +98,7 @@ class Dropping(FlowLayer):
             return None
         network = self.inverse
         if network == "funnel":
-            size = make_transform(self.transform).size
+            size = make_transform(self.transform, self.odd).size
             network = conditioner_for(given, dropped, size, self.dtype_policy, kind)
         return inverse.network(network)
 
@@ -107,7 +110,7 @@ class Dropping(FlowLayer):
         conditioner = self.conditioner(inverse, bijector.outputs[0], dropped, kind)
         if conditioner is None:
             return bijector
-        return fb.Funnel(bijector, conditioner, make_transform(self.transform))
+        return fb.Funnel(bijector, conditioner, make_transform(self.transform, self.odd))
 
 
 @register
@@ -161,13 +164,10 @@ class _Untracked:
         self.value = value
 
 
-def make_transform(name: str):
-    """The transform that a layer's argument names."""
-    kinds = {
-        "affine": fb.Affine,
-        "spline": fb.Spline,
-        "affine+spline": lambda: fb.Stack([fb.Affine(), fb.Spline(bound=3.0)]),
-    }
+def make_transform(name: str, odd=False):
+    """The transform that a layer's argument names; the odd one of its kind where only the size counts."""
+    affine, spline = (fb.Scale, fb.OddSpline) if odd else (fb.Affine, fb.Spline)
+    kinds = {"affine": affine, "spline": spline, "affine+spline": lambda: fb.Stack([affine(), spline(bound=3.0)])}
     if name not in kinds:
         raise ValueError(f"transform is one of {list(kinds)}. Received: transform={name!r}")
     return kinds[name]()

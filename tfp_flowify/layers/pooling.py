@@ -35,7 +35,7 @@ class _Pooling2D(Dropping):
         lost = rows * columns * (math.prod(self.pool_size) - 1)
         conditioner = self.conditioner(inverse, image, (lost, channels))
         if conditioner is not None:
-            arguments["transform"] = make_transform(self.transform)
+            arguments["transform"] = make_transform(self.transform, self.odd)
             arguments["conditioner"] = _ForCells(conditioner, windows.others, lost)
         return self.bijector(shape, self.pool_size, self.strides, **arguments)
 
@@ -68,7 +68,7 @@ class MaxPooling2D(_Pooling2D):
     [5, 2, 2, 1]
     """
 
-    bijector = fb.MaxPool2D
+    bijector, odd = fb.MaxPool2D, True
 
     def call(self, x):
         return keras.ops.max_pool(x, self.pool_size, self.strides, self.padding, "channels_last")
