@@ -70,6 +70,10 @@ def network(outputs, inputs):
     return keras.Sequential(stack)
 
 
+def flat(outputs):
+    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(outputs)])
+
+
 SIDES = ((1, 0), (0, 2))
 
 CASES = {
@@ -83,11 +87,13 @@ CASES = {
     "dense_spline": (lambda: fl.Dense(3, transform="spline"), (5,), dense),
     "dense_affine_spline": (lambda: fl.Dense(3, transform="affine+spline"), (5,), dense),
     "dense_own_conditioner": (lambda: fl.Dense(3, inverse=network(4, (3,))), (5,), dense),
+    "dense_one": (lambda: fl.Dense(1), (3,), dense),
     "dense_on_sequences": (lambda: fl.Dense(3), (4, 5), dense),
     "conv2d_valid": (lambda: fl.Conv2D(3, 2, 2), (4, 4, 2), conv),
     "conv2d_same": (lambda: fl.Conv2D(5, 3, 2, "same"), (5, 4, 2), conv),
     "conv2d_more": (lambda: fl.Conv2D(6, (2, 1), noise="uniform"), (3, 3, 2), conv),
     "conv2d_multiscale": (lambda: fl.Conv2D(2, 3, inverse="multiscale"), (4, 4, 1), conv),
+    "conv2d_gaps": (lambda: fl.Conv2D(2, 1, 2), (5, 4, 2), conv),
     "conv2d_own_conditioner": (lambda: fl.Conv2D(3, 2, 2, inverse=network(10, (2, 2, 3))), (4, 4, 2), conv),
     "conv1d": (lambda: fl.Conv1D(3, 3, 2, "same"), (7, 2), conv),
     "conv1d_valid": (lambda: fl.Conv1D(2, 2, 2, transform="spline"), (6, 2), conv),
@@ -110,6 +116,10 @@ CASES = {
     "max_pooling": (lambda: fl.MaxPooling2D(), (4, 4, 2), pool(keras.layers.MaxPooling2D)),
     "max_pooling_same": (lambda: fl.MaxPooling2D(3, 2, "same"), (5, 4, 2), pool(keras.layers.MaxPooling2D)),
     "max_pooling_partial": (lambda: fl.MaxPooling2D(2, padding="same"), (5, 3, 1), pool(keras.layers.MaxPooling2D)),
+    "max_pooling_gaps": (lambda: fl.MaxPooling2D(2, 3), (5, 5, 1), pool(keras.layers.MaxPooling2D)),
+    "max_pooling_own": (
+        lambda: fl.MaxPooling2D(2, padding="same", inverse=flat(9)), (5, 3, 1), pool(keras.layers.MaxPooling2D)
+    ),
     "average_pooling": (lambda: fl.AveragePooling2D(), (4, 4, 2), pool(keras.layers.AveragePooling2D)),
     "average_pooling_same": (
         lambda: fl.AveragePooling2D(3, 2, "same", inverse="multiscale"), (5, 4, 2), pool(keras.layers.AveragePooling2D)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from cases import linear, scalar, values
+from cases import CASES, draw_inputs, linear, scalar, values
 from flows import conditioners, exact_flow, noisy_flow, tfp_flow
 
 from tfp_flowify import FlowDistribution
 from tfp_flowify import bijectors as fb
+from tfp_flowify.bijectors.checks import as_list
 from tfp_flowify.distributions import StandardNormal
 
 tfd = tfp.distributions
@@ -229,3 +230,17 @@ def test_saved_model_gives_the_same_numbers(tmp_path):
     np.testing.assert_allclose(
         loaded.log_prob(x, seed), module.flow.log_prob(x, num_draws=5, seed=seed), rtol=1e-5, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_what_is_exact_does_not_depend_on_draws(name):
+    """No density may depend on a code."""
+    bijector = CASES[name](tf.float64)
+    if len(bijector.inputs) > 1:
+        return
+    flow, x = FlowDistribution(bijector), as_list(draw_inputs(bijector, tf.float64, (5,)))[0]
+    first, second = (flow.log_prob(x, seed=seed).numpy() for seed in (1, 2))
+    if flow.is_exact:
+        np.testing.assert_allclose(first, second, rtol=1e-9)
+    else:
+        assert not np.allclose(first, second, rtol=1e-9)

@@ -56,7 +56,15 @@ def test_trains_with_and_without_xla(jit_compile):
     assert flow.evaluate(x, verbose=0, return_dict=True)["nll"] < losses[0]
 
 
-def test_two_devices_give_the_loss_of_one():
+@pytest.fixture(scope="module")
+def two_devices():
+    """One strategy for all tests: TensorFlow remembers the shapes that devices exchanged."""
+    devices = tf.config.list_logical_devices("CPU")
+    assert len(devices) == 2  # conftest.py asks for two.
+    return tf.distribute.MirroredStrategy([device.name for device in devices])
+
+
+def test_two_devices_give_the_loss_of_one(two_devices):
     """A flow without noise, so that the loss does not depend on draws; the same weights follow too."""
 
     def train(strategy):
@@ -67,21 +75,28 @@ def test_two_devices_give_the_loss_of_one():
         losses = flow.fit(x, batch_size=32, epochs=2, shuffle=False, verbose=0).history["loss"]
         return losses, flow.get_weights()
 
-    x, devices = normal(128, 4), tf.config.list_logical_devices("CPU")
-    assert len(devices) == 2  # conftest.py asks for two.
+    x = normal(128, 4)
     one, weights = train(tf.distribute.get_strategy())
-    two, weights_of_two = train(tf.distribute.MirroredStrategy([device.name for device in devices]))
+    two, weights_of_two = train(two_devices)
     np.testing.assert_allclose(two, one, rtol=1e-5)
     for a, b in zip(weights, weights_of_two, strict=True):
         if a.dtype.kind == "f":
             np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_replicas_draw_different_noise():
-    strategy = tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")])
-    with strategy.scope():
+def test_two_devices_with_an_optimizer_that_has_slots(two_devices):
+    x = normal(64, 3)
+    with two_devices.scope():
+        flow = FlowModel([fl.Dense(5), fl.LeakyReLU(), fl.Dense(2)])  # Built by fit, in the same scope.
+        flow.compile(keras.optimizers.Adam(1e-2))
+    losses = flow.fit(x, batch_size=32, epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+
+
+def test_replicas_draw_different_noise(two_devices):
+    with two_devices.scope():
         flow = small_flow()
-    seeds = strategy.experimental_local_results(strategy.run(flow._next_seed))
+    seeds = two_devices.experimental_local_results(two_devices.run(flow._next_seed))
     assert not np.array_equal(*seeds)
 
 
@@ -215,12 +230,21 @@ def test_joint_training_has_both_losses():
 
 
 def test_conditioners_know_whether_they_are_trained():
-    dropout = keras.Sequential([keras.Input([2]), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
-    flow = FlowModel([keras.Input([3]), fl.Dense(2, inverse=dropout)])
-    x = normal(50, 3)
-    scores = [np.array(flow._score(x, tf.constant([1, 2]), training=training)) for training in (True, True, False)]
-    assert not np.allclose(scores[0], scores[1])
-    np.testing.assert_allclose(scores[2], flow.log_prob(x), rtol=1e-5)
+    dropout = keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(2)])  # Not built: the layer does that.
+    flow, x = FlowModel([keras.Input([3]), fl.Dense(2, inverse=dropout)]), normal(50, 3)
+    assert len(flow.inverse.networks) == 0
+    assert len(flow.inverse.parts[0].trainable_variables) == 2
+    losses = [float(flow.compute_loss(x, training=training)) for training in (True, True, False, False)]
+    assert losses[0] != losses[1]
+    assert losses[2] == losses[3]
+
+    class Other(keras.Model):
+        def call(self, x, training=None):
+            return flow.log_prob(x)
+
+    inside = Other()(x, training=True)  # Who asks for a likelihood gets it without dropout, wherever he is.
+    np.testing.assert_allclose(inside, flow.log_prob(x), rtol=1e-5)
+    np.testing.assert_allclose(np.mean(inside), -losses[2], rtol=1e-5)
 
 
 def test_adapt_gives_a_sane_start(images):
@@ -239,6 +263,100 @@ def test_adapt_gives_a_sane_start(images):
     flow.adapt(5 * (images[0][:100] // 6), network=False)
     for a, b in zip(weights, flow.network.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+PLACES = np.zeros([200, 8, 8, 1], "float32")
+PLACES[:, 1:7, 1:7] = normal(200, 6, 6, 1)  # The border is constant.
+SLOPES = (
+    normal(200, 8, 8, 1) + 5 * np.arange(8, dtype="float32")[:, None, None]
+)  # Means that differ from place to place.
+
+
+@pytest.mark.parametrize("data", [PLACES, SLOPES], ids=["constant border", "slope"])
+@pytest.mark.parametrize(
+    "stack",
+    [
+        lambda: [fl.AveragePooling2D()],
+        lambda: [fl.MaxPooling2D(3, padding="same")],
+        lambda: [fl.Conv2D(4, 2, 2), fl.Split(2)],
+        lambda: [fl.Conv2D(2, 1, 2)],  # Three of four pixels are not seen.
+        lambda: [fl.FourierConv2D(1)],
+        lambda: [fl.Flatten(), fl.Dense(10, transform="affine+spline")],
+    ],
+    ids=["average", "max", "split", "gaps", "fourier", "dense"],
+)
+def test_adapt_never_makes_it_worse(stack, data):
+    flow = FlowModel([keras.Input((8, 8, 1)), *stack()])
+    before, scaled = float(np.mean(flow.log_prob(data, seed=1))), FlowModel([keras.Input((8, 8, 1)), *stack()])
+    flow.adapt(data)
+    after = float(np.mean(flow.log_prob(data, seed=1)))
+    assert after > before - 1
+    scaled.adapt(100 * data)  # Up to the unit of measure it is the same, but for noise of a fixed scale.
+    change = float(np.mean(scaled.log_prob(100 * data, seed=1))) - after
+    assert abs(change + 64 * np.log(100)) < 64
+
+
+def test_adapt_leaves_what_is_frozen(images):
+    flow = digits_flow()
+    flow.network.trainable = flow.inverse.trainable = False
+    before = flow.get_weights()
+    flow.adapt(images[0][:50])
+    for a, b in zip(before, flow.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_functions_inside_functions(flow):
+    x = normal(6, 3)
+    parts = flow.encode(x, seed=1)
+    np.testing.assert_allclose(tf.function(flow.decode)(parts), x, atol=1e-5)
+    assert tf.function(lambda n: flow.sample(n, seed=tf.constant(3)))(tf.constant(4)).shape[1:] == [3]
+    np.testing.assert_array_equal(flow.sample(4, seed=tf.constant(3)), flow.sample(4, seed=3))
+    scores = flow.log_prob(tf.Variable(x), num_draws=40, seed=1)
+    compiled = tf.function(lambda x: flow.log_prob(x, num_draws=40, seed=1))
+    np.testing.assert_allclose(compiled(tf.constant(x)), scores, rtol=1e-5)
+    assert flow.sample(0).shape == [0, 3]
+    weights = len(flow.weights)
+    flow.build((None, 3))  # Once is enough.
+    assert len(flow.weights) == weights
+
+
+def test_metrics_without_a_loss_are_those_of_the_output():
+    flow, x, y = small_flow(), normal(32, 3), normal(32, 2)
+    flow.compile("adam", metrics=["mae"], run_eagerly=True)
+    logs = flow.evaluate(x, y, verbose=0, return_dict=True)
+    np.testing.assert_allclose(logs["mae"], np.mean(np.abs(flow.network(x) - y)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["float64", "mixed_bfloat16"])
+def test_joint_training_in_other_precisions(policy):
+    stack = [fl.Dequantize(256, dtype=policy), fl.Logit(dtype=policy), fl.Dense(5, dtype=policy), fl.ReLU(dtype=policy)]
+    flow = FlowModel([keras.Input([4]), *stack, fl.Dense(1, dtype=policy)])
+    x = np.array([[0, 1, 254, 255]] * 8, "uint8")
+    assert np.isfinite(np.asarray(flow.network(x), "float64")).all()
+    flow.compile("adam", loss="mse", run_eagerly=True)
+    assert np.isfinite(flow.fit(x, np.zeros([8, 1]), verbose=0).history["loss"]).all()
+    assert flow.log_prob(x).dtype == ("float64" if policy == "float64" else "float32")
+
+
+def test_layers_of_ones_own_in_stochastic():
+    class Block(keras.layers.Layer):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.inner = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(2)])
+
+        def call(self, x):
+            return self.inner(x) ** 2
+
+    flow, x = FlowModel([keras.Input([3]), fl.Stochastic(Block())]), normal(5, 3)
+    assert len(flow.network.trainable_variables) == 4
+    np.testing.assert_allclose(flow.decode(flow.encode(x)), x, atol=1e-5)
+
+
+def test_sizes_may_be_unknown_in_ordinary_models():
+    x = keras.Input([None, None, 3])
+    h = fl.Cropping2D(((0, 1), (2, 0)))(fl.ZeroPadding2D(1)(fl.Conv2D(3, 3, padding="same")(x)))
+    model = keras.Model(x, fl.Reshape((-1, 3))(fl.MaxPooling2D()(h)))
+    assert model(normal(2, 6, 5, 3)).shape == [2, 6, 3]
 
 
 def test_summary_shows_where_dimensions_come_and_go():
@@ -279,8 +397,13 @@ BAD = {
     "evaluate": (lambda f: f.evaluate(normal(4, 5)), r"shape=\(4, 5\)"),
     "encode": (lambda f: f.encode(normal(4, 5)), r"shape=\(4, 5\)"),
     "reconstruct": (lambda f: f.reconstruct(np.float32([[np.nan] * 3])), "3 of 3 entries"),
-    "draws": (lambda f: f.log_prob(normal(4, 3), num_draws=0), "at least 1. Received: 0"),
+    "draws": (lambda f: f.log_prob(normal(4, 3), num_draws=0), "num_draws=0"),
+    "half a draw": (lambda f: f.log_prob(normal(4, 3), num_draws=2.5), "num_draws=2.5"),
     "count": (lambda f: f.sample(-1), "n=-1"),
+    "counts": (lambda f: f.sample((2, 3)), r"n=\(2, 3\)"),
+    "nothing": (lambda f: f.fit(), "Received: nothing"),
+    "dict": (lambda f: f.fit({"x": normal(4, 3)}), "Received: dict"),
+    "batches of a generator": (lambda f: f.fit((b for b in [(normal(4, 2, 3),)])), r"batches \(n, 3\).*4, 2, 3"),
     "temperature": (lambda f: f.sample(1, temperature=0.0), "temperature=0.0"),
     "parts": (lambda f: f.decode([normal(4, 2)]), r"parts of \(None, 2\), \(None, 3\).*\[\(4, 2\)\]"),
     "part shape": (lambda f: f.decode([normal(4, 2), normal(4, 2)]), r"\(4, 2\), \(4, 2\)"),
@@ -303,6 +426,25 @@ def test_bad_input_is_named(case, flow):
     flow.compile("adam", run_eagerly=True)
     with pytest.raises(ValueError, match=f"(?s){message}"):
         action(flow)
+
+
+def test_what_is_no_network_is_named(flow):
+    x = keras.Input([3])
+    h = fl.Dense(3)(x)
+    for network, message in (
+        (keras.Model(x, h + x), r"Received: add.*\(Add\). Use layers.Add"),
+        (keras.Model(x, h[:, :2]), r"\(GetItem\). Use layers.Split"),
+        (flow, "Received: FlowModel 'flow_model"),
+        ([keras.Input([3]), flow], "Received: flow_model.*Stochastic"),
+        (keras.layers.Dense(3), "Received: <Dense"),
+        ([], r"Received: \[\]"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            FlowModel(network)
+    with pytest.raises(ValueError, match="is used nowhere"):
+        FlowModel(keras.Model(x, fl.Duplicate(2)(x)[0]))
+    with pytest.raises(TypeError, match=r"layers of .* work in float32, the flow in float64"):
+        FlowModel([keras.Input([3]), fl.Dense(3)], dtype="float64")
 
 
 def test_layers_of_keras_are_named():
@@ -341,6 +483,13 @@ LAYER_ERRORS = {
     "window": (lambda: fl.Conv2D(2, 5)(keras.Input([4, 4, 1])), r"\(5, 5\) do not fit into \(4, 4\)"),
     "unknown size": (lambda: FlowModel([keras.Input([None, 4, 1]), fl.Conv2D(2, 2)]), "shapes that are known"),
     "kept": (lambda: fl.SplineCoupling(kept=5)(keras.Input([5])), "kept=5 of 5"),
+    "split": (lambda: fl.Split(5)(keras.Input([3])), "3 -> 5. Use Widen"),
+    "widen": (lambda: fl.Widen(2)(keras.Input([3])), "3 -> 2. Use Split"),
+    "permute": (lambda: fl.Permute((2, 1))(keras.Input([2, 3, 4])), "permutes 2 axes"),
+    "pool": (lambda: fl.MaxPooling2D()(keras.Input([4])), r"\(batch, side, side, channels\)"),
+    "pool noise": (lambda: fl.MaxPooling2D(noise="cauchy"), "noise='cauchy'"),
+    "fourier": (lambda: fl.FourierConv2D(2)(keras.Input([None, None, 2])), "known size"),
+    "coupling": (lambda: fl.SplineCoupling()(keras.Input([None, None, 2])), "known size"),
     "reshape": (lambda: fl.Reshape((4, -1))(keras.Input([6])), r"\(4, -1\) of \(6,\)"),
     "dims": (lambda: fl.Permute((0, 1)), r"dims=\(0, 1\)"),
     "crop": (lambda: fl.Cropping2D((1, 2, 3)), r"cropping=\(1, 2, 3\)"),

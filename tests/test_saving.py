@@ -58,7 +58,12 @@ def test_what_was_frozen_and_how_it_was_compiled_comes_back(tmp_path):
     assert len(loaded.trainable_variables) == len(flow.trainable_variables)
     assert not loaded.network.trainable_variables
     assert loaded.get_compile_config()["likelihood_weight"] == 0.25
-    flow.network.trainable, flow.inverse.trainable = True, False
+    flow.network.trainable, flow.inverse.parts[2].trainable = True, False
+    flow.save(tmp_path / "flow.keras")
+    loaded = keras.models.load_model(tmp_path / "flow.keras")
+    assert len(loaded.trainable_variables) == len(flow.trainable_variables)
+    assert not loaded.inverse.parts[2].trainable
+    flow.inverse.trainable = False
     flow.save(tmp_path / "flow.keras")
     assert not keras.models.load_model(tmp_path / "flow.keras").inverse.trainable_variables
 
@@ -121,13 +126,13 @@ def test_a_saved_model_needs_tensorflow_alone(name, tmp_path):
     keras.utils.set_random_seed(0)
     flow = digits_flow() if name == "digits" else branches()
     x = flow.sample(9, seed=3).numpy()
-    flow.export(tmp_path / "saved", num_draws=4)
+    flow.export(tmp_path / "saved", num_draws=40)
     np.savez(tmp_path / "given.npz", x=x)
     run_elsewhere(WITHOUT_LIBRARIES, tmp_path)
     seen = np.load(tmp_path / "seen.npz")
     close = {"rtol": 1e-5, "atol": 1e-5}
-    np.testing.assert_allclose(seen["log_prob"], flow.log_prob(x, num_draws=4, seed=7), **close)
-    np.testing.assert_allclose(seen["bits_per_dim"], flow.bits_per_dim(x, num_draws=4, seed=7), **close)
+    np.testing.assert_allclose(seen["log_prob"], flow.log_prob(x, num_draws=40, seed=7), **close)
+    np.testing.assert_allclose(seen["bits_per_dim"], flow.bits_per_dim(x, num_draws=40, seed=7), **close)
     np.testing.assert_allclose(seen["sample"], flow.sample(6, temperature=0.8, seed=7), **close)
     np.testing.assert_allclose(seen["predict"], flow.network(x), **close)
     np.testing.assert_allclose(seen["decode"], x, atol=1e-4)
@@ -142,6 +147,14 @@ def branches():
     h = fl.Dense(6, orthogonal="cayley")(x)
     h = fl.Residual([fl.Dense(6, orthogonal="householder"), fl.ReLU()])(fl.Add()([h, fl.Spline()(h)]))
     return FlowModel(keras.Model(x, fl.SplineCoupling()(fl.Dense(3, transform="affine+spline")(h))))
+
+
+def test_named_outputs_are_exported(tmp_path):
+    x = keras.Input([3])
+    flow = FlowModel(keras.Model(x, {"a": fl.Dense(2)(x), "b": fl.Dense(1)(x)}))
+    flow.export(tmp_path / "saved")
+    outputs = tf.saved_model.load(str(tmp_path / "saved")).signatures["predict"](x=tf.zeros([4, 3]))
+    assert {name: tuple(value.shape) for name, value in outputs.items()} == {"a": (4, 2), "b": (4, 1)}
 
 
 def test_every_weight_is_stored_once(tmp_path):

@@ -39,7 +39,7 @@ class SampleGrid(keras.callbacks.Callback):
         if len(shape) != 3 or shape[-1] not in (1, 3):
             raise ValueError(f"SampleGrid is for flows of images (height, width, 1 or 3). Received: data of {shape}")
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._written = None
+        self._epoch = self._written = None
 
     def on_epoch_end(self, epoch, logs=None):
         self._epoch = epoch + 1

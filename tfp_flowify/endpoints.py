@@ -8,6 +8,9 @@ from tfp_flowify.bijectors.checks import as_list, bundle
 from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.distributions.flow import draw
 
+#: Draws of the noise that are computed at once.
+CHUNK = 16
+
 
 class Endpoints:
     """The functions of a flow over its network, traced once.
@@ -37,16 +40,15 @@ class Endpoints:
         self.sample_mean = tf.function(self._sample_mean, autograph=False, input_signature=[*scalar, self.seed])
         self._log_prob = {}
 
-    def log_prob(self, num_draws: int = 1, chunk_size: int = 16):
+    def log_prob(self, num_draws: int = 1):
         """The function (x, seed) -> log-likelihoods from that many draws of the noise."""
-        key = (num_draws, min(chunk_size, num_draws))
-        if key not in self._log_prob:
+        if num_draws not in self._log_prob:
 
             def log_prob(x, seed):
-                return self.distribution.log_prob(x, num_draws=num_draws, seed=seed, chunk_size=key[1])
+                return self.distribution.log_prob(x, num_draws=num_draws, seed=seed, chunk_size=CHUNK)
 
-            self._log_prob[key] = tf.function(log_prob, autograph=False, input_signature=[self.x, self.seed])
-        return self._log_prob[key]
+            self._log_prob[num_draws] = tf.function(log_prob, autograph=False, input_signature=[self.x, self.seed])
+        return self._log_prob[num_draws]
 
     def to_bits(self, log_prob):
         """Bits per dimension of log-likelihoods in nats."""

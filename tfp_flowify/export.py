@@ -42,5 +42,7 @@ def _signature(function, specs):
 
 
 def _named_outputs(outputs):
+    if isinstance(outputs, dict):
+        return outputs
     outputs = outputs if isinstance(outputs, list | tuple) else [outputs]
     return {"output" if len(outputs) == 1 else f"output_{i}": value for i, value in enumerate(outputs)}

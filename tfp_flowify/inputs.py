@@ -17,6 +17,9 @@ class InputCheck:
 
     def data(self, x):
         """An array, a tensor or a `tf.data.Dataset`, as given or with a check in its pipeline; others pass unseen."""
+        if x is None or isinstance(x, dict | list | tuple):
+            given = "nothing" if x is None else type(x).__name__
+            raise ValueError(f"This flow takes {self._wanted()}, as an array, a tensor or a dataset. Received: {given}")
         if isinstance(x, tf.data.Dataset):
             return self._dataset(x)
         if isinstance(x, np.ndarray) or tf.is_tensor(x):
@@ -29,6 +32,7 @@ class InputCheck:
         if len(shape) != len(self.event_shape) + 1 or shape[1:] != self.event_shape:
             raise ValueError(f"This flow takes {self._wanted()}. Received: shape={shape}")
         values = np.asarray(x)
+        values = values if values.dtype.kind in "fiub" else values.astype(np.float32)  # bfloat16, say.
         if not values.size:
             raise ValueError(f"This flow takes {self._wanted()}, one or more. Received: shape={shape}")
         bad = self._bad(values)
@@ -38,6 +42,11 @@ class InputCheck:
                 f"This flow takes {self._wanted()}. Received: {int(bad.sum())} of {bad.size} entries that are not, "
                 f"the first {values[first]} at {first}."
             )
+
+    def batch(self, x):
+        """Raises a ValueError where a batch in a training step has another shape."""
+        if not hasattr(x, "shape") or not tf.TensorShape([None, *self.event_shape]).is_compatible_with(x.shape):
+            raise ValueError(f"This flow takes {self._wanted()}. Received: {getattr(x, 'shape', type(x).__name__)}")
 
     def _bad(self, values):
         if self.levels is None:
@@ -74,3 +83,31 @@ class InputCheck:
 
     def _message(self):
         return f"This flow takes {self._wanted()}. The dataset has others."
+
+
+def check_parts_of_encode(names, specs, parts) -> list:
+    """Tensors of the parts that `decode` takes, or an error that says which do not fit.
+
+    Args:
+      names, specs: of the parts.
+      parts: one, or a list of them.
+    """
+    parts = list(parts) if isinstance(parts, list | tuple) else [parts]
+    parts = [part if tf.is_tensor(part) else np.asarray(part) for part in parts]
+    wanted = ", ".join(str((None, *spec.shape[1:])) for spec in specs)
+    shapes = [tuple(part.shape) for part in parts]
+    fits = len(parts) == len(specs) and all(
+        spec.shape.is_compatible_with(shape) and shape[0] == shapes[0][0]
+        for spec, shape in zip(specs, shapes, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"decode takes what encode gives, parts of {wanted}. Received: shapes {shapes}")
+    parts = [tf.cast(part, spec.dtype) for part, spec in zip(parts, specs, strict=True)]
+    bad = [name for name, part in zip(names, parts, strict=True) if not _is_finite(part)]
+    if bad:
+        raise ValueError(f"decode takes finite numbers. Received: NaN or infinite entries in {', '.join(bad)}.")
+    return parts
+
+
+def _is_finite(part) -> bool:
+    return not tf.executing_eagerly() or bool(np.isfinite(part).all())

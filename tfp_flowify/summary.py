@@ -3,7 +3,7 @@
 import math
 
 from tfp_flowify.bijectors.checks import event_shapes
-from tfp_flowify.layers.network import layer_calls
+from tfp_flowify.layers.network import Copies, layer_calls
 
 HEAD = ("layer", "output shape", "weights", "inverse", "adds noise", "drops")
 
@@ -23,7 +23,7 @@ def _layer_rows(flow, bijector):
     for step in bijector.steps:
         shapes = ", ".join(map(_shape, step.output_shapes.values()))
         noise, dropped = (" ".join(map(_shape, event_shapes(d))) for d in (step.noise, step.residuals))
-        if step.bijector.name == "copies":
+        if isinstance(step.bijector, Copies):
             yield ("(used more than once)", shapes, "", "1", noise, dropped)
         else:
             call, part = next(pairs)

@@ -62,7 +62,7 @@ class FlowBijector(AllVariables, tfb.Bijector):
     #: Whether the layer only moves entries about.
     only_moves = False
 
-    #: Whether the layer changes the sign of what it takes into the sign of what it gives, and does nothing else with it.
+    #: Whether signs of what the layer takes go into signs of what it gives, and nowhere else.
     keeps_signs = False
 
     def __init__(self, inputs, outputs, noise=(), residuals=(), dtype=None, name=None):

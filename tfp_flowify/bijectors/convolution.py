@@ -82,6 +82,11 @@ class Conv2D(Sequential):
         return any(isinstance(bijector, Pad) for bijector in self.bijectors)
 
     @property
+    def unseen(self) -> int:
+        """How many pixels no patch sees: they are the first residual."""
+        return sum(len(b.patches.uncovered) for b in self.bijectors if isinstance(b, Unfold))
+
+    @property
     def repeats_pixels(self) -> bool:
         """Whether patches overlap, so that there is noise of scale `log_noise_scale`."""
         return any(isinstance(bijector, Unfold) and bijector.noise for bijector in self.bijectors)
@@ -133,6 +138,7 @@ class Conv1D(OverSequence):
         length, channels = sequence_shape
         super().__init__(Conv2D((length, 1, channels), linear, (kernel_size, 1), (strides, 1), **kwargs), name=name)
         self.adds_border, self.repeats_pixels = self.layer.adds_border, self.layer.repeats_pixels
+        self.unseen = self.layer.unseen
 
     @classmethod
     def from_weights(

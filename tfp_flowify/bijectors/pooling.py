@@ -195,6 +195,7 @@ class _Pool2D(Sequential):
             raise ValueError(f"A pooling window has two cells or more. Received: pool_size={pool_size}")
         patches = Patches(image_shape, size, size if strides is None else pair(strides), padding)
         unfold = Unfold(patches, log_noise_scale, noise, dtype)
+        self.unseen = len(patches.uncovered)
         windows = self.windows(patches, dtype=unfold.dtype)
         super().__init__([unfold, Funnel(windows, conditioner, transform) if conditioner else windows], name=name)
 

@@ -238,6 +238,8 @@ def stateless_seed(seed):
 
     TFP's own `sanitize_seed` gives a new one for a number too, each time it is called.
     """
+    if tf.is_tensor(seed) and seed.shape.rank == 0:
+        return tf.stack([0, tf.cast(seed, tf.int32)])
     if isinstance(seed, numbers.Integral):
         return tf.constant([int(seed) >> 31 & 0x7FFFFFFF, int(seed) & 0x7FFFFFFF], tf.int32)
     return tfp.random.sanitize_seed(seed)

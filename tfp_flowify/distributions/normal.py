@@ -51,6 +51,18 @@ class DiagonalNormal(AllVariables, tfd.Distribution):
     def _mean(self):
         return tf.convert_to_tensor(self.loc)
 
+    def _mode(self):
+        return self._mean()
+
+    def _stddev(self):
+        return tf.exp(tf.convert_to_tensor(self.log_scale))
+
+    def _variance(self):
+        return tf.square(self._stddev())
+
+    def _entropy(self):
+        return tf.reduce_sum(tf.convert_to_tensor(self.log_scale) + 0.5 * (1 + math.log(2 * math.pi)))
+
     def _event_shape(self):
         return tf.TensorShape(self.loc.shape)
 

@@ -187,6 +187,10 @@ class Logit(Activation):
     [0.0]
     """
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.autocast = False  # In half precision, numbers near the ends would be the ends.
+
     def call(self, x):
         return self.run(self._bijector(x.shape[1:]), x)
 

@@ -40,3 +40,10 @@ def window_counts(sides, kernel_size, strides, padding) -> tuple:
     if any(count is not None and count < 1 for count in counts):
         raise ValueError(f"Windows of {tuple(kernel_size)} do not fit into {tuple(sides)}. Use padding='same'.")
     return tuple(counts)
+
+
+def check_image(name: str, shape, ndims: int = 2):
+    """An error where a tensor is no batch of images, or of sequences for ndims 1."""
+    if len(shape) != ndims + 2:
+        expected = ("batch", *["side"] * ndims, "channels")
+        raise ValueError(f"{name} takes ({', '.join(expected)}). Received: shape={tuple(shape)}")

@@ -1,5 +1,7 @@
 """The base of all Keras layers: the ordinary layer, and a bijector over the same weights."""
 
+import contextlib
+import contextvars
 import inspect
 
 import keras
@@ -40,9 +42,10 @@ class FlowLayer(keras.layers.Layer):
     def add_weight(self, *args, autocast=False, **kwargs):
         return super().add_weight(*args, autocast=autocast, **kwargs)
 
-    def run(self, bijector, x):
+    def run(self, bijector, x, training=False):
         """The ordinary layer as a bijector knows it, in full precision."""
-        return tf.cast(bijector.network(tf.cast(x, self.variable_dtype)), self.compute_dtype)
+        with training_mode(training):
+            return tf.cast(bijector.network(tf.cast(x, self.variable_dtype)), self.compute_dtype)
 
     def get_config(self):
         own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self._argument_names()}
@@ -51,9 +54,9 @@ class FlowLayer(keras.layers.Layer):
     @classmethod
     def _argument_names(cls):
         """The arguments of `__init__`, also those that it hands on to the classes it builds on."""
-        classes = cls.__mro__[: cls.__mro__.index(FlowLayer)]
-        names = [name for c in reversed(classes) for name in inspect.signature(c.__init__).parameters]
-        return [name for name in dict.fromkeys(names) if name not in ("self", "args", "kwargs")]
+        own = [vars(c)["__init__"] for c in cls.__mro__[: cls.__mro__.index(FlowLayer)] if "__init__" in vars(c)]
+        names = [name for init in reversed(own) for name in inspect.signature(init).parameters]
+        return [name for name in dict.fromkeys(names) if name not in _OF_KERAS]
 
     @classmethod
     def from_config(cls, config):
@@ -100,7 +103,15 @@ class Dropping(FlowLayer):
         if network == "funnel":
             size = make_transform(self.transform, self.odd).size
             network = conditioner_for(given, dropped, size, self.dtype_policy, kind)
+        ensure_built(network, given)
         return inverse.network(network)
+
+    def with_density_of_unseen(self, bijector, inverse):
+        """Where strides leave pixels that no window sees: a mean and a deviation for each channel of them."""
+        if self.inverse == "multiscale" or not (getattr(bijector, "unseen", 0)):
+            return bijector
+        pixels, channels = bijector.residuals[0].event_shape
+        return fb.Funnel(bijector, PerChannel(inverse.weight("unseen", [2 * channels]), pixels), name=bijector.name)
 
     def funnel(self, bijector, inverse, kind=None):
         """The bijector with a density for its first residual, if it has one."""
@@ -147,14 +158,50 @@ class Inverse(keras.layers.Layer):
 
 
 class InPrecision(tf.Module):
-    """A Keras model as a bijector uses it."""
+    """A Keras model, or a function, as a bijector uses it: in its own precision, and told whether it is trained."""
 
     def __init__(self, network):
         super().__init__()
         self.network = network
+        is_layer = isinstance(network, keras.layers.Layer)
+        self._knows_training = is_layer and "training" in inspect.signature(network.call).parameters
 
     def __call__(self, x):
-        return tf.cast(self.network(x), x.dtype)
+        known = {"training": _TRAINING.get()} if self._knows_training else {}
+        return tf.cast(self.network(x, **known), x.dtype)
+
+
+class PerChannel(tf.Module):
+    """A conditioner that depends on nothing: the same parameters, (channels * size,), for each of some pixels."""
+
+    def __init__(self, bias, pixels):
+        super().__init__()
+        self.bias, self.pixels = bias, pixels
+
+    def __call__(self, given):
+        return tf.tile(tf.convert_to_tensor(self.bias), [self.pixels])
+
+
+# Bijectors are no Keras layers, so Keras cannot tell the networks inside them whether they are being trained.
+_TRAINING = contextvars.ContextVar("training", default=False)
+
+# What `Layer` takes care of itself.
+_OF_KERAS = ("self", "args", "kwargs", "name", "dtype", "trainable", "autocast", "activity_regularizer")
+
+
+@contextlib.contextmanager
+def training_mode(training):
+    """Networks inside bijectors run in this mode."""
+    token = _TRAINING.set(bool(training))
+    try:
+        yield
+    finally:
+        _TRAINING.reset(token)
+
+
+def ensure_built(network, shape):
+    """Builds a Keras layer or model, and all inside it, for events of this shape; returns the shape it gives."""
+    return tuple(network(keras.Input(shape)).shape)
 
 
 class _Untracked:

@@ -105,8 +105,8 @@ class Residual(Dropping):
         self.noise_scale = positive("noise_scale", noise_scale)
 
     def build(self, input_shape):
-        self.branch = _chain(self.layers, input_shape, self.compute_dtype)
-        self.side = _chain(self.shortcut, input_shape, self.compute_dtype) if self.shortcut else None
+        self.branch = _chain(self.layers, input_shape, self.dtype_policy)
+        self.side = _chain(self.shortcut, input_shape, self.dtype_policy) if self.shortcut else None
         other = self.side.output_shape if self.side else (None, *input_shape[1:])
         if self.branch.output_shape != other:
             raise ValueError(
@@ -136,12 +136,14 @@ class Residual(Dropping):
         )
 
 
-def _chain(layers, input_shape, dtype):
-    inputs = keras.Input(input_shape[1:], dtype=dtype)
+def _chain(layers, input_shape, policy):
+    inputs = keras.Input(input_shape[1:], dtype=policy.compute_dtype)
     outputs = inputs
     for layer in layers:
         outputs = layer(outputs)
-    return keras.Model(inputs, outputs)
+    network = keras.Model(inputs, outputs)
+    network.dtype_policy = policy
+    return network
 
 
 def _check_branches(layer, shapes, whole_shape):

@@ -28,11 +28,14 @@ def conditioner_for(given, dropped, size: int, dtype=None, kind=None) -> keras.M
 
 
 def _network(given, layers, dtype):
-    inputs = keras.Input(given)
+    policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    inputs = keras.Input(given, dtype=policy.variable_dtype)
     outputs = inputs
     for layer in layers:
-        outputs = layer(dtype=dtype)(outputs)
-    return keras.Model(inputs, outputs, name="conditioner")
+        outputs = layer(dtype=policy)(outputs)
+    network = keras.Model(inputs, outputs, name="conditioner")
+    network.dtype_policy = policy
+    return network
 
 
 def _dense(features, outputs):

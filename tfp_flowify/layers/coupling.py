@@ -2,7 +2,7 @@
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import positive, whole
-from tfp_flowify.layers.base import FlowLayer, InPrecision, register
+from tfp_flowify.layers.base import FlowLayer, InPrecision, ensure_built, register
 from tfp_flowify.layers.conditioners import conditioner_for
 
 
@@ -31,20 +31,21 @@ class SplineCoupling(FlowLayer):
 
     def build(self, input_shape):
         *sides, features = input_shape[1:]
+        if None in sides:
+            raise ValueError(f"{self.name} takes events of known size. Received: shape={tuple(input_shape)}")
         kept = features // 2 if self.kept is None else self.kept
         if not 0 < kept < features:
             raise ValueError(f"{self.name} keeps some features and changes some. Received: kept={kept} of {features}")
         spline = fb.Spline(self.bins, self.bound)
         changed = (*sides, features - kept)
         self.network = self.conditioner or conditioner_for((*sides, kept), changed, spline.size, self.dtype_policy)
-        if not self.network.built:
-            self.network.build((None, *sides, kept))
+        ensure_built(self.network, (*sides, kept))
         function = InPrecision(self.network)
         coupling = fb.Coupling(features, function, kept, self.swap, spline, self.variable_dtype)
         self.bijector = fb.Sequential([coupling], event_shape=(*sides, features))
 
-    def call(self, x):
-        return self.run(self.bijector, x)
+    def call(self, x, training=None):
+        return self.run(self.bijector, x, training)
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import one_of, positive, sizes, whole, window_counts
+from tfp_flowify.layers.arguments import check_image, one_of, positive, sizes, whole, window_counts
 from tfp_flowify.layers.base import Dropping, make_transform, register
 
 ORTHOGONAL = {"expm": fb.Expm, "cayley": fb.Cayley, "householder": fb.Householder}
@@ -49,6 +49,8 @@ class Linear(Dropping):
             start = keras.initializers.RandomNormal(stddev=1.0)
             return fb.Householder(self.add_weight(name=f"{name}_vectors", shape=(size, size), initializer=start))
         base = self.add_weight(name=f"{name}_base", shape=(size, size), initializer="orthogonal", trainable=False)
+        if size == 1:
+            return fb.Expm(tf.zeros([0], self.variable_dtype), base)
         skew = self.add_weight(name=f"{name}_skew", shape=[size * (size - 1) // 2], initializer="zeros")
         return ORTHOGONAL[self.orthogonal](skew, base)
 
@@ -125,9 +127,7 @@ class Conv(Linear):
         self.strides = sizes("strides", strides, self.ndims)
 
     def build(self, input_shape):
-        if len(input_shape) != self.ndims + 2:
-            expected = ("batch", *["side"] * self.ndims, "channels")
-            raise ValueError(f"{self.name} takes ({', '.join(expected)}). Received: shape={tuple(input_shape)}")
+        check_image(self.name, input_shape, self.ndims)
         self.build_linear(math.prod(self.kernel_size) * input_shape[-1], self.filters)
 
     @property
@@ -152,7 +152,7 @@ class Conv(Linear):
             arguments["log_pad_scale"] = inverse.weight("log_pad_scale", (), scale)
         if plain.repeats_pixels:
             arguments["log_noise_scale"] = inverse.weight("log_repetition_scale", (), scale)
-        return self.convolve(shape, linear, **arguments)
+        return self.with_density_of_unseen(self.convolve(shape, linear, **arguments), inverse)
 
     def convolve(self, shape, linear, **arguments):
         """The bijector for an image, or a sequence."""
@@ -231,7 +231,10 @@ class FourierConv2D(Dropping):
         self.use_bias = bool(use_bias)
 
     def build(self, input_shape):
+        check_image(self.name, input_shape)
         image, channels = tuple(input_shape[1:]), input_shape[-1]
+        if None in image:
+            raise ValueError(f"{self.name} takes images of known size. Received: shape={tuple(input_shape)}")
         start = keras.initializers.RandomNormal(stddev=0.1)
         self.bijector = fb.FourierConv2D(
             image,

@@ -20,6 +20,7 @@ def network_bijector(network: keras.Model, inverse: Inverse) -> fb.Graph:
     nodes = wires.bring(network.inputs)
     inputs = {wires.name(tensor): tuple(tensor.shape[1:]) for tensor in network.inputs}
     for call in calls:
+        _check_call(call)
         bijector, taken = _call_bijector(call, inverse.part(call.operation)), wires.take(call.input_tensors)
         copies = wires.bring(call.output_tensors)
         nodes += [fb.Node(bijector, taken, tuple(map(wires.name, call.output_tensors))), *copies]
@@ -45,18 +46,32 @@ def layer_calls(network: keras.Model) -> list:
     return calls
 
 
+def is_graph(network) -> bool:
+    """Whether a Keras model is a graph of layers that can be walked: functional or sequential, and built."""
+    return isinstance(network, keras.Model) and bool(getattr(network, "inputs", None))
+
+
+def _check_call(call):
+    layer, shapes = call.operation, [tuple(tensor.shape[1:]) for tensor in call.input_tensors]
+    if not isinstance(layer, FlowLayer) and not is_graph(layer):
+        hint = {"Add": "layers.Add", "GetItem": "layers.Split"}.get(type(layer).__name__, "the layer of the same name")
+        raise TypeError(
+            f"A flow is made of layers of tfp_flowify.layers. Received: {layer.name} ({type(layer).__name__}). "
+            f"Use {hint} there, or Stochastic(layer), which takes any."
+        )
+    if any(None in shape for shape in shapes):
+        raise ValueError(f"{layer.name} is in a flow and so takes shapes that are known. Received: {shapes}")
+
+
 def _call_bijector(call, part):
     layer, shapes = call.operation, [tuple(tensor.shape[1:]) for tensor in call.input_tensors]
     if isinstance(layer, keras.Model):
         return network_bijector(layer, part)
-    if not isinstance(layer, FlowLayer):
-        raise TypeError(
-            f"A flow is made of layers of tfp_flowify.layers. Received: {layer.name} ({type(layer).__name__}). "
-            "Use the layer of the same name there, or Stochastic(layer), which takes any."
-        )
-    if any(None in shape for shape in shapes):
-        raise ValueError(f"{layer.name} is in a flow and so takes shapes that are known. Received: {shapes}")
     return layer.make_bijector(shapes[0] if len(shapes) == 1 else shapes, part)
+
+
+class Copies(fb.Duplicate):
+    """Copies that no layer asked for: of a tensor that is used more than once."""
 
 
 class _Wires:
@@ -74,11 +89,15 @@ class _Wires:
         nodes = []
         for tensor in tensors:
             name, uses = f"h{len(self._names)}", self._used.count(id(tensor))
+            if not uses:
+                raise ValueError(
+                    f"The tensor {tensor.name} of shape {tuple(tensor.shape)} is used nowhere. Make it an output."
+                )
             self._names[id(tensor)] = name
             self._to_take[id(tensor)] = [name] if uses == 1 else [f"{name}.{i}" for i in range(uses)]
             if uses > 1:
                 scale = self._inverse.weight(f"{name}_log_copy_scale")
-                copy = fb.Duplicate(tuple(tensor.shape[1:]), uses, scale, name="copies")
+                copy = Copies(tuple(tensor.shape[1:]), uses, scale)
                 nodes.append(fb.Node(copy, (name,), tuple(self._to_take[id(tensor)])))
         return nodes
 

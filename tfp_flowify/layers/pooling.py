@@ -3,10 +3,11 @@
 import math
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import one_of, positive, sizes, window_counts
+from tfp_flowify.layers.arguments import check_image, one_of, positive, sizes, window_counts
 from tfp_flowify.layers.base import Dropping, make_transform, register
 
 
@@ -19,10 +20,15 @@ class _Pooling2D(Dropping):
         super().__init__(**kwargs)
         self.pool_size = sizes("pool_size", pool_size, 2)
         self.strides = self.pool_size if strides is None else sizes("strides", strides, 2)
-        self.padding, self.noise = one_of("padding", padding, ("valid", "same")), noise
+        self.padding = one_of("padding", padding, ("valid", "same"))
+        self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
+    def build(self, input_shape):
+        check_image(self.name, input_shape)
+
     def compute_output_shape(self, input_shape):
+        check_image(self.name, input_shape)
         counts = window_counts(input_shape[1:-1], self.pool_size, self.strides, self.padding)
         return (input_shape[0], *counts, input_shape[-1])
 
@@ -36,23 +42,31 @@ class _Pooling2D(Dropping):
         conditioner = self.conditioner(inverse, image, (lost, channels))
         if conditioner is not None:
             arguments["transform"] = make_transform(self.transform, self.odd)
-            arguments["conditioner"] = _ForCells(conditioner, windows.others, lost)
-        return self.bijector(shape, self.pool_size, self.strides, **arguments)
+            arguments["conditioner"] = conditioner if len(windows.others) == lost else _ForCells(conditioner, windows)
+        pool = self.bijector(shape, self.pool_size, self.strides, **arguments)
+        return self.with_density_of_unseen(pool, inverse)
 
 
 class _ForCells(tf.Module):
     """A conditioner for all cells of all windows, of which only those on the image count."""
 
-    def __init__(self, conditioner, cells, total):
+    def __init__(self, conditioner, windows):
         super().__init__()
-        self.conditioner, self.cells, self.total = conditioner, cells, total
+        self.conditioner, self.cells, self.total = conditioner, windows.others, windows.valid[:, 1:].size
+        self.channels = windows.outputs[0][-1]
 
     def __call__(self, z):
         parameters = self.conditioner(z)
-        if len(self.cells) == self.total:
-            return parameters
-        size = math.prod(parameters.shape[1:]) // self.total
-        return tf.gather(tf.reshape(parameters, [-1, self.total, size]), self.cells, axis=1)
+        numbers = math.prod(parameters.shape[1:])
+        if numbers % (self.total * self.channels):
+            return parameters  # One's own conditioner may give those that count alone.
+        return tf.gather(tf.reshape(parameters, [-1, self.total, numbers // self.total]), self.cells, axis=1)
+
+    def spread(self, dropped):
+        """Values (n, cells that count, channels) in their places among all, with NaN for the others."""
+        places = np.full([len(dropped), self.total, self.channels], np.nan)
+        places[:, self.cells] = dropped
+        return places
 
 
 @register
@@ -95,6 +109,9 @@ class GlobalAveragePooling2D(Dropping):
     >>> GlobalAveragePooling2D()(tf.ones([5, 4, 4, 3])).shape.as_list()
     [5, 3]
     """
+
+    def build(self, input_shape):
+        check_image(self.name, input_shape)
 
     def call(self, x):
         return keras.ops.mean(x, axis=(1, 2))

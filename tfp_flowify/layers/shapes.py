@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import one_of, positive, whole
+from tfp_flowify.layers.arguments import check_image, one_of, positive, whole
 from tfp_flowify.layers.base import Dropping, FlowLayer, register
 
 
@@ -41,7 +41,7 @@ class Reshape(FlowLayer):
         self.target_shape = tuple(target_shape)
 
     def call(self, x):
-        return keras.ops.reshape(x, (-1, *self._target(x.shape[1:])))
+        return keras.ops.reshape(x, (keras.ops.shape(x)[0], *self.target_shape))
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], *self._target(input_shape[1:]))
@@ -51,6 +51,8 @@ class Reshape(FlowLayer):
 
     def _target(self, shape):
         known = math.prod(size for size in self.target_shape if size != -1)
+        if None in shape:
+            return tuple(None if size == -1 else size for size in self.target_shape)
         target = tuple(math.prod(shape) // known if size == -1 else size for size in self.target_shape)
         if self.target_shape.count(-1) > 1 or math.prod(target) != math.prod(shape):
             raise ValueError(f"{self.name} cannot make {self.target_shape} of {tuple(shape)}.")
@@ -75,6 +77,8 @@ class Permute(FlowLayer):
         return keras.ops.transpose(x, (0, *self.dims))
 
     def compute_output_shape(self, input_shape):
+        if len(input_shape) != len(self.dims) + 1:
+            raise ValueError(f"{self.name} permutes {len(self.dims)} axes. Received: shape={tuple(input_shape)}")
         return (input_shape[0], *(input_shape[axis] for axis in self.dims))
 
     def make_bijector(self, shape, inverse):
@@ -103,8 +107,7 @@ class ZeroPadding2D(FlowLayer):
         return keras.ops.pad(x, ((0, 0), *self.padding, (0, 0)))
 
     def compute_output_shape(self, input_shape):
-        batch, height, width, channels = input_shape
-        return (batch, height + sum(self.padding[0]), width + sum(self.padding[1]), channels)
+        return _resized(self.name, input_shape, self.padding, 1)
 
     def make_bijector(self, shape, inverse):
         scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
@@ -129,11 +132,10 @@ class Cropping2D(Dropping):
 
     def call(self, x):
         (top, bottom), (left, right) = self.cropping
-        return x[:, top : x.shape[1] - bottom, left : x.shape[2] - right]
+        return x[:, top : -bottom or None, left : -right or None]
 
     def compute_output_shape(self, input_shape):
-        batch, height, width, channels = input_shape
-        return (batch, height - sum(self.cropping[0]), width - sum(self.cropping[1]), channels)
+        return _resized(self.name, input_shape, self.cropping, -1)
 
     def make_bijector(self, shape, inverse):
         return self.funnel(fb.Crop(shape, self.cropping, self.variable_dtype), inverse)
@@ -154,6 +156,9 @@ class Split(Dropping):
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
         self.units = whole("units", units)
+
+    def build(self, input_shape):
+        fb.Split(input_shape[-1], self.units)  # Raises where there is nothing to drop.
 
     def call(self, x):
         return x[..., : self.units]
@@ -183,6 +188,9 @@ class Widen(FlowLayer):
         self.units, self.noise = whole("units", units), one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
+    def build(self, input_shape):
+        fb.Widen(input_shape[-1], self.units)  # Raises where there is nothing to add.
+
     def call(self, x):
         return tf.pad(x, [(0, 0)] * (x.shape.rank - 1) + [(0, self.units - x.shape[-1])])
 
@@ -192,6 +200,12 @@ class Widen(FlowLayer):
     def make_bijector(self, shape, inverse):
         scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
         return fb.Sequential([fb.Widen(shape[-1], self.units, scale, self.noise)], event_shape=shape)
+
+
+def _resized(name, shape, border, sign):
+    check_image(name, shape)
+    sides = [None if side is None else side + sign * sum(pair) for side, pair in zip(shape[1:3], border, strict=True)]
+    return (shape[0], *sides, shape[3])
 
 
 def borders(name, value) -> tuple:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import one_of, positive
-from tfp_flowify.layers.base import Dropping, FlowLayer, InPrecision, register
+from tfp_flowify.layers.base import Dropping, FlowLayer, InPrecision, ensure_built, register
 
 
 @register
@@ -27,8 +27,7 @@ class Dequantize(FlowLayer):
         self.levels = fb.Dequantize(levels).levels
 
     def call(self, x):
-        middle = (tf.cast(x, self.variable_dtype) + 0.5) / self.levels
-        return tf.cast(middle, self.compute_dtype)
+        return (tf.cast(x, self.variable_dtype) + 0.5) / self.levels  # In half precision, 255.5 / 256 would be 1.
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -63,15 +62,15 @@ class Stochastic(Dropping):
         self.noise_scale = positive("noise_scale", noise_scale)
 
     def build(self, input_shape):
-        if isinstance(self.function, keras.layers.Layer) and not self.function.built:
-            self.function.build(input_shape)
+        if isinstance(self.function, keras.layers.Layer):
+            ensure_built(self.function, input_shape[1:])
 
     def call(self, x):
         return self.function(x)
 
     def compute_output_shape(self, input_shape):
         if isinstance(self.function, keras.layers.Layer):
-            return self.function.compute_output_shape(input_shape)
+            return (input_shape[0], *ensure_built(self.function, input_shape[1:])[1:])
         spec = tf.TensorSpec(input_shape, self.compute_dtype)
         return tuple(tf.function(self.function).get_concrete_function(spec).output_shapes)
 
