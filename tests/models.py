@@ -1,6 +1,7 @@
 """Small flow models for the tests."""
 
 import keras
+import numpy as np
 
 from tfp_flowify import FlowModel
 from tfp_flowify import layers as fl
@@ -27,3 +28,7 @@ def digits_flow():
             fl.Dense(10),
         ]
     )
+
+
+def normal(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")

@@ -104,6 +104,8 @@ class Density:
 
     def _admit(self, x):
         functions = self._functions
+        if isinstance(x, tf.data.Dataset):
+            raise ValueError(f"{self.name} takes an array or a tensor here, not a dataset: take some of its batches.")
         x = tf.convert_to_tensor(x) if tf.is_tensor(x) else np.asarray(x)
         if tf.executing_eagerly():
             self._check.array(x)

@@ -10,6 +10,7 @@ import numbers
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_flowify.distributions.unbatched import Unbatched
 from tfp_flowify.math.patches import Patches
 
 tfd = tfp.distributions
@@ -17,7 +18,7 @@ tfd = tfp.distributions
 SQRT3 = math.sqrt(3)  # A uniform on [-sqrt(3), sqrt(3)] has variance one.
 
 
-class Augmentation(tfd.Distribution):
+class Augmentation(Unbatched):
     """A distribution with no parameters, a fixed event shape and no batch shape.
 
     `dimension` is the dimension of the support: less than the number of entries for noise on a subspace.
@@ -41,21 +42,8 @@ class Augmentation(tfd.Distribution):
         """Independent copies, one for each index of the shape `prefix`: event shape `prefix + event_shape`."""
         raise NotImplementedError(f"{type(self).__name__} must define tile(prefix).")
 
-    @classmethod
-    def _parameter_properties(cls, dtype, num_classes=None):
-        return {}
-
     def _event_shape(self):
         return tf.TensorShape(self._fixed_event_shape)
-
-    def _event_shape_tensor(self):
-        return tf.constant(self._fixed_event_shape, tf.int32)
-
-    def _batch_shape(self):
-        return tf.TensorShape([])
-
-    def _batch_shape_tensor(self):
-        return tf.constant([], tf.int32)
 
     def _mean(self):
         return tf.zeros(self._fixed_event_shape, self.dtype)

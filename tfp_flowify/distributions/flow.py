@@ -12,11 +12,12 @@ from tfp_flowify.bijectors.inverted import Inverted
 from tfp_flowify.bijectors.variables import AllVariables
 from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform, stateless_seed
 from tfp_flowify.distributions.normal import DiagonalNormal
+from tfp_flowify.distributions.unbatched import Unbatched
 
 tfd = tfp.distributions
 
 
-class FlowDistribution(AllVariables, tfd.Distribution):
+class FlowDistribution(AllVariables, Unbatched):
     """The density of data x under a bijector `net: [x, *noise] <-> [z, *residuals]`.
 
         log p(x) >= E_q [ log p(z) + sum of log p(residual) + log_det - log q(noise) ]
@@ -207,19 +208,6 @@ class FlowDistribution(AllVariables, tfd.Distribution):
 
     def _event_shape(self):
         return tf.TensorShape(self.bijector.inputs[0])
-
-    def _event_shape_tensor(self):
-        return tf.constant(self.bijector.inputs[0], tf.int32)
-
-    def _batch_shape(self):
-        return tf.TensorShape([])
-
-    def _batch_shape_tensor(self):
-        return tf.constant([], tf.int32)
-
-    @classmethod
-    def _parameter_properties(cls, dtype, num_classes=None):
-        return {}
 
 
 def draw(distributions, sample_shape, seed, temperature=1.0) -> list:

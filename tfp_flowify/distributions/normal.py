@@ -8,11 +8,12 @@ import tensorflow_probability as tfp
 from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.bijectors.variables import AllVariables
 from tfp_flowify.distributions.augmentation import stateless_seed
+from tfp_flowify.distributions.unbatched import Unbatched
 
 tfd = tfp.distributions
 
 
-class DiagonalNormal(AllVariables, tfd.Distribution):
+class DiagonalNormal(AllVariables, Unbatched):
     """Independent normals, of which each entry has its mean and deviation.
 
     log_prob(x) = sum of -((x - loc) / scale)^2 / 2 - log_scale - log(2 pi) / 2.
@@ -65,16 +66,3 @@ class DiagonalNormal(AllVariables, tfd.Distribution):
 
     def _event_shape(self):
         return tf.TensorShape(self.loc.shape)
-
-    def _event_shape_tensor(self):
-        return tf.constant(tuple(self.loc.shape), tf.int32)
-
-    def _batch_shape(self):
-        return tf.TensorShape([])
-
-    def _batch_shape_tensor(self):
-        return tf.constant([], tf.int32)
-
-    @classmethod
-    def _parameter_properties(cls, dtype, num_classes=None):
-        return {}

@@ -156,7 +156,7 @@ class Conv(Linear):
 
     def convolve(self, shape, linear, **arguments):
         """The bijector for an image, or a sequence."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define convolve(shape, linear, **arguments).")
 
 
 @register

@@ -1,0 +1,85 @@
+"""`adapt`: a sane start, whatever the data are like."""
+
+import keras
+import numpy as np
+import pytest
+from models import digits_flow, normal
+
+from tfp_flowify import FlowModel
+from tfp_flowify import layers as fl
+
+
+def test_the_output_has_a_density_of_its_own():
+    """A network whose output is far from standard normal, as that of a classifier is."""
+    flow, x = FlowModel([keras.Input([3]), fl.Rescaling(50.0, 20.0)]), normal(2000, 3)
+    flow.adapt(x)
+    exact = -1.5 * np.log(2 * np.pi) - 0.5 * np.sum(x**2, axis=1)
+    np.testing.assert_allclose(flow.log_prob(x), exact, atol=0.5)
+    assert abs(np.std(flow.sample(2000, seed=1, temperature=0.5)) - 0.5) < 0.05
+    standard = FlowModel([keras.Input([3]), fl.Rescaling(50.0, 20.0)], base="standard")
+    assert not standard.inverse.weights
+    assert np.mean(standard.log_prob(x)) < -1000
+    with pytest.raises(ValueError, match="base='cauchy'"):
+        FlowModel([keras.Input([3]), fl.Dense(3)], base="cauchy")
+
+
+def test_adapt_gives_a_sane_start(images):
+    keras.utils.set_random_seed(0)
+    stack = [fl.Dequantize(17), fl.Normalization(), fl.Conv2D(6, 3, 2, "same"), fl.ReLU(), fl.MaxPooling2D()]
+    flow = FlowModel([keras.Input((8, 8, 1)), *stack, fl.Flatten(), fl.Dense(5, transform="affine+spline")])
+    before = float(np.mean(flow.bits_per_dim(images[1], seed=1)))
+    flow.adapt(images[0][:500], seed=1)
+    assert float(np.mean(flow.bits_per_dim(images[1], seed=1))) < before - 1
+    normalized = flow.network.layers[1](flow.network.layers[0](images[0][:500].astype("float32")))
+    np.testing.assert_allclose([np.mean(normalized), np.std(normalized)], [0, 1], atol=0.02)
+    parts = flow.encode(images[0], seed=2)
+    np.testing.assert_allclose(np.mean(parts[0], 0), 0, atol=0.2)
+    np.testing.assert_allclose([np.mean(parts[-1]), np.std(parts[-1])], [0, 1], atol=0.15)
+    weights = flow.network.get_weights()
+    flow.adapt(5 * (images[0][:100] // 6), network=False)
+    for a, b in zip(weights, flow.network.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+PLACES = np.zeros([200, 8, 8, 1], "float32")
+
+
+PLACES[:, 1:7, 1:7] = normal(200, 6, 6, 1)  # The border is constant.
+
+
+SLOPES = (
+    normal(200, 8, 8, 1) + 5 * np.arange(8, dtype="float32")[:, None, None]
+)  # Means that differ from place to place.
+
+
+@pytest.mark.parametrize("data", [PLACES, SLOPES], ids=["constant border", "slope"])
+@pytest.mark.parametrize(
+    "stack",
+    [
+        lambda: [fl.AveragePooling2D()],
+        lambda: [fl.MaxPooling2D(3, padding="same")],
+        lambda: [fl.Conv2D(4, 2, 2), fl.Split(2)],
+        lambda: [fl.Conv2D(2, 1, 2)],  # Three of four pixels are not seen.
+        lambda: [fl.FourierConv2D(1)],
+        lambda: [fl.Flatten(), fl.Dense(10, transform="affine+spline")],
+    ],
+    ids=["average", "max", "split", "gaps", "fourier", "dense"],
+)
+def test_adapt_never_makes_it_worse(stack, data):
+    flow = FlowModel([keras.Input((8, 8, 1)), *stack()])
+    before, scaled = float(np.mean(flow.log_prob(data, seed=1))), FlowModel([keras.Input((8, 8, 1)), *stack()])
+    flow.adapt(data)
+    after = float(np.mean(flow.log_prob(data, seed=1)))
+    assert after > before - 1
+    scaled.adapt(100 * data)  # Up to the unit of measure it is the same, but for noise of a fixed scale.
+    change = float(np.mean(scaled.log_prob(100 * data, seed=1))) - after
+    assert abs(change + 64 * np.log(100)) < 64
+
+
+def test_adapt_leaves_what_is_frozen(images):
+    flow = digits_flow()
+    flow.network.trainable = flow.inverse.trainable = False
+    before = flow.get_weights()
+    flow.adapt(images[0][:50])
+    for a, b in zip(before, flow.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
