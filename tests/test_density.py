@@ -269,6 +269,7 @@ def test_abs_is_normalised_on_a_base_it_reaches():
     assert abs(np.exp(flow.log_prob(x)).sum() * cell - 1) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("squash", [True, False], ids=["logit behind", "nothing confines it"])
 def test_probabilities_of_whole_numbers_sum_to_one(squash):
     layers = [fb.Dequantize(4, T), *([tfb.Invert(tfb.Sigmoid())] if squash else []), linear(1, 1, T)]

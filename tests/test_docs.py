@@ -41,7 +41,7 @@ def test_public_objects_say_what_they_are(public):
         assert f"`{public.__name__}" in rows or public.__name__ in abstract + inner
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/keras.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/keras.md", marks=pytest.mark.slow)])
 def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert blocks
@@ -59,6 +59,7 @@ def test_readme_commands_are_those_of_ci():
     assert commands[1] in (ROOT / ".ci/run").read_text()
 
 
+@pytest.mark.slow
 def test_first_command_trains_and_exports(tmp_path):
     command = [sys.executable, ROOT / "scripts/first_flow.py", "--steps", "3", "--blocks", "1", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

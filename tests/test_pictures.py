@@ -13,7 +13,7 @@ from tfp_flowify.plots import tile_images
 
 def test_grids_are_written_each_few_epochs_and_at_the_end(tmp_path):
     flow, x = digits_flow(), digits()[0][0][:40]
-    flow.compile("adam", run_eagerly=True)
+    flow.compile("adam")
     flow.fit(x, epochs=5, verbose=0, callbacks=[SampleGrid(tmp_path / "grids", x, every=2, count=9)])
     names = [f"epoch_{epoch:04d}.png" for epoch in (2, 4, 5)]
     assert sorted(path.name for path in (tmp_path / "grids").iterdir()) == names
