@@ -15,7 +15,8 @@ from tfp_flowify.endpoints import Endpoints
 from tfp_flowify.export import export_flow
 from tfp_flowify.inputs import InputCheck
 from tfp_flowify.layers.arguments import one_of
-from tfp_flowify.layers.base import FlowLayer, Inverse, register, training_mode
+from tfp_flowify.layers.base import FlowLayer, Inverse, register
+from tfp_flowify.layers.conditioners import training_mode
 from tfp_flowify.layers.network import is_graph, network_bijector
 from tfp_flowify.summary import flow_summary
 

@@ -1,16 +1,18 @@
 """The base of all Keras layers: the ordinary layer, and a bijector over the same weights."""
 
-import contextlib
-import contextvars
 import inspect
 
 import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.conditioners import conditioner_for
+from tfp_flowify.layers.conditioners import InPrecision, PerChannel, conditioner_for, ensure_built, training_mode
 
 register = keras.saving.register_keras_serializable("tfp_flowify")
+
+
+# What `Layer` takes care of itself.
+_OF_KERAS = ("self", "args", "kwargs", "name", "dtype", "trainable", "autocast", "activity_regularizer")
 
 
 class FlowLayer(keras.layers.Layer):
@@ -108,7 +110,7 @@ class Dropping(FlowLayer):
 
     def with_density_of_unseen(self, bijector, inverse):
         """Where strides leave pixels that no window sees: a mean and a deviation for each channel of them."""
-        if self.inverse == "multiscale" or not (getattr(bijector, "unseen", 0)):
+        if self.inverse == "multiscale" or not bijector.unseen:
             return bijector
         pixels, channels = bijector.residuals[0].event_shape
         return fb.Funnel(bijector, PerChannel(inverse.weight("unseen", [2 * channels]), pixels), name=bijector.name)
@@ -155,53 +157,6 @@ class Inverse(keras.layers.Layer):
         """A function that runs a Keras model in its own precision and gives the result in that of its input."""
         self.networks.append(network)
         return InPrecision(network)
-
-
-class InPrecision(tf.Module):
-    """A Keras model, or a function, as a bijector uses it: in its own precision, and told whether it is trained."""
-
-    def __init__(self, network):
-        super().__init__()
-        self.network = network
-        is_layer = isinstance(network, keras.layers.Layer)
-        self._knows_training = is_layer and "training" in inspect.signature(network.call).parameters
-
-    def __call__(self, x):
-        known = {"training": _TRAINING.get()} if self._knows_training else {}
-        return tf.cast(self.network(x, **known), x.dtype)
-
-
-class PerChannel(tf.Module):
-    """A conditioner that depends on nothing: the same parameters, (channels * size,), for each of some pixels."""
-
-    def __init__(self, bias, pixels):
-        super().__init__()
-        self.bias, self.pixels = bias, pixels
-
-    def __call__(self, given):
-        return tf.tile(tf.convert_to_tensor(self.bias), [self.pixels])
-
-
-# Bijectors are no Keras layers, so Keras cannot tell the networks inside them whether they are being trained.
-_TRAINING = contextvars.ContextVar("training", default=False)
-
-# What `Layer` takes care of itself.
-_OF_KERAS = ("self", "args", "kwargs", "name", "dtype", "trainable", "autocast", "activity_regularizer")
-
-
-@contextlib.contextmanager
-def training_mode(training):
-    """Networks inside bijectors run in this mode."""
-    token = _TRAINING.set(bool(training))
-    try:
-        yield
-    finally:
-        _TRAINING.reset(token)
-
-
-def ensure_built(network, shape):
-    """Builds a Keras layer or model, and all inside it, for events of this shape; returns the shape it gives."""
-    return tuple(network(keras.Input(shape)).shape)
 
 
 class _Untracked:

@@ -1,8 +1,15 @@
-"""The networks that give the density of what a layer drops: small, and convolutional where the layer is."""
+"""The networks that give the density of what a layer drops: how they are made, and how bijectors run them."""
 
+import contextlib
+import contextvars
+import inspect
 import math
 
 import keras
+import tensorflow as tf
+
+# Bijectors are no Keras layers, so Keras cannot tell the networks inside them whether they are being trained.
+_TRAINING = contextvars.ContextVar("training", default=False)
 
 
 def conditioner_for(given, dropped, size: int, dtype=None, kind=None) -> keras.Model:
@@ -63,3 +70,43 @@ def _layer(kind, size, **kwargs):
 
 def _width(features, outputs, most):
     return min(most, max(32, 2 * min(features, outputs)))
+
+
+class InPrecision(tf.Module):
+    """A Keras model, or a function, as a bijector uses it: in its own precision, and told whether it is trained."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        is_layer = isinstance(network, keras.layers.Layer)
+        self._knows_training = is_layer and "training" in inspect.signature(network.call).parameters
+
+    def __call__(self, x):
+        known = {"training": _TRAINING.get()} if self._knows_training else {}
+        return tf.cast(self.network(x, **known), x.dtype)
+
+
+class PerChannel(tf.Module):
+    """A conditioner that depends on nothing: the same parameters, (channels * size,), for each of some pixels."""
+
+    def __init__(self, bias, pixels):
+        super().__init__()
+        self.bias, self.pixels = bias, pixels
+
+    def __call__(self, given):
+        return tf.tile(tf.convert_to_tensor(self.bias), [self.pixels])
+
+
+@contextlib.contextmanager
+def training_mode(training):
+    """Networks inside bijectors run in this mode."""
+    token = _TRAINING.set(bool(training))
+    try:
+        yield
+    finally:
+        _TRAINING.reset(token)
+
+
+def ensure_built(network, shape):
+    """Builds a Keras layer or model, and all inside it, for events of this shape; returns the shape it gives."""
+    return tuple(network(keras.Input(shape)).shape)

@@ -2,8 +2,8 @@
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import positive, whole
-from tfp_flowify.layers.base import FlowLayer, InPrecision, ensure_built, register
-from tfp_flowify.layers.conditioners import conditioner_for
+from tfp_flowify.layers.base import FlowLayer, register
+from tfp_flowify.layers.conditioners import InPrecision, conditioner_for, ensure_built
 
 
 @register

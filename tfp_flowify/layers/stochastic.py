@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import one_of, positive
-from tfp_flowify.layers.base import Dropping, FlowLayer, InPrecision, ensure_built, register
+from tfp_flowify.layers.base import Dropping, FlowLayer, register
+from tfp_flowify.layers.conditioners import InPrecision, ensure_built
 
 
 @register
