@@ -22,7 +22,7 @@ setup(
         # One private module of it is used (see bijectors/base.py), so it is pinned to the series that was tested.
         "tensorflow-probability>=0.25,<0.26",
         "tf-keras>=2.19,<2.22",
-        "keras>=3.8,<4",
+        "keras>=3.10,<4",
         "numpy>=1.26",
         "matplotlib>=3.8",
     ],
