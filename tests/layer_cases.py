@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import layers as fl
+from tfp_flowify.math.spline import spline_forward, spline_knots
 
 
 def with_weights(twin, shape, *weights):
@@ -52,6 +53,38 @@ def residual(layer):
 
 def strided_residual(layer):
     return lambda x: conv(layer.layers[0])(x) + conv(layer.shortcut[0])(x)
+
+
+def spline(layer):
+    """The function of tfp_flowify.math, which tests/test_spline.py holds against TFP's."""
+    knots = spline_knots(tf.convert_to_tensor(layer.parameters), layer.bins, layer.bound)
+    return lambda x: spline_forward(x, knots)[0]
+
+
+def coupling(kept):
+    """Its two halves by hand."""
+
+    def twin(layer):
+        def function(x):
+            changed = x.shape[-1] - kept
+            given, moved = (x[..., changed:], x[..., :changed]) if layer.swap else (x[..., :kept], x[..., kept:])
+            parameters = tf.reshape(layer.network(given), [*moved.shape, 3 * layer.bins - 1])
+            moved = spline_forward(moved, spline_knots(parameters, layer.bins, layer.bound))[0]
+            return tf.concat([moved, given] if layer.swap else [given, moved], axis=-1)
+
+        return function
+
+    return twin
+
+
+def copy_of_function(shape):
+    """The Keras layer inside, made anew with the same weights."""
+
+    def twin(layer):
+        inside = layer.function
+        return with_weights(type(inside).from_config(inside.get_config()), shape, *inside.weights)
+
+    return twin
 
 
 def fourier(layer):
@@ -108,11 +141,11 @@ CASES = {
     "sigmoid": (lambda: fl.Sigmoid(), (5,), lambda _: keras.layers.Activation("sigmoid")),
     "softplus": (lambda: fl.Softplus(), (5,), lambda _: keras.layers.Activation("softplus")),
     "logit": (lambda: fl.Logit(), (5,), lambda _: lambda x: tf.math.log(x / (1 - x))),
-    "spline": (lambda: fl.Spline(), (2, 3), None),
-    "spline_per_channel": (lambda: fl.Spline(4, 1.5, per_channel=True), (2, 3), None),
-    "spline_coupling": (lambda: fl.SplineCoupling(), (5,), None),
-    "spline_coupling_conv": (lambda: fl.SplineCoupling(swap=True, bins=4), (3, 3, 4), None),
-    "spline_coupling_own": (lambda: fl.SplineCoupling(2, conditioner=network(69, (2,))), (5,), None),
+    "spline": (lambda: fl.Spline(), (2, 3), spline),
+    "spline_per_channel": (lambda: fl.Spline(4, 1.5, per_channel=True), (2, 3), spline),
+    "spline_coupling": (lambda: fl.SplineCoupling(), (5,), coupling(2)),
+    "spline_coupling_conv": (lambda: fl.SplineCoupling(swap=True, bins=4), (3, 3, 4), coupling(2)),
+    "spline_coupling_own": (lambda: fl.SplineCoupling(2, conditioner=network(69, (2,))), (5,), coupling(2)),
     "max_pooling": (lambda: fl.MaxPooling2D(), (4, 4, 2), pool(keras.layers.MaxPooling2D)),
     "max_pooling_same": (lambda: fl.MaxPooling2D(3, 2, "same"), (5, 4, 2), pool(keras.layers.MaxPooling2D)),
     "max_pooling_partial": (lambda: fl.MaxPooling2D(2, padding="same"), (5, 3, 1), pool(keras.layers.MaxPooling2D)),
@@ -140,8 +173,8 @@ CASES = {
     "stochastic_function": (
         lambda: fl.Stochastic(keras.activations.softmax), (5,), lambda _: keras.layers.Activation("softmax")
     ),
-    "stochastic_layer": (lambda: fl.Stochastic(keras.layers.LayerNormalization()), (5,), lambda layer: layer.function),
-    "stochastic_conv": (lambda: fl.Stochastic(keras.layers.Conv2D(3, 3, 2)), (5, 5, 2), lambda layer: layer.function),
+    "stochastic_layer": (lambda: fl.Stochastic(keras.layers.LayerNormalization()), (5,), copy_of_function((5,))),
+    "stochastic_conv": (lambda: fl.Stochastic(keras.layers.Conv2D(3, 3, 2)), (5, 5, 2), copy_of_function((5, 5, 2))),
     "duplicate": (lambda: fl.Duplicate(3), (4,), lambda _: lambda x: [x, x, x]),
     "add": (lambda: fl.Add(), [(2, 3), (2, 3)], lambda _: keras.layers.Add()),
     "concatenate": (lambda: fl.Concatenate(), [(2, 3), (2, 1)], lambda _: keras.layers.Concatenate()),

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import one_of, positive, whole
 from tfp_flowify.layers.base import Dropping, FlowLayer, make_transform, register
+from tfp_flowify.layers.chain import chain
 from tfp_flowify.layers.network import network_bijector
 
 
@@ -105,8 +106,8 @@ class Residual(Dropping):
         self.noise_scale = positive("noise_scale", noise_scale)
 
     def build(self, input_shape):
-        self.branch = _chain(self.layers, input_shape, self.dtype_policy)
-        self.side = _chain(self.shortcut, input_shape, self.dtype_policy) if self.shortcut else None
+        self.branch = chain(self.layers, input_shape[1:], self.dtype_policy)
+        self.side = chain(self.shortcut, input_shape[1:], self.dtype_policy) if self.shortcut else None
         other = self.side.output_shape if self.side else (None, *input_shape[1:])
         if self.branch.output_shape != other:
             raise ValueError(
@@ -134,16 +135,6 @@ class Residual(Dropping):
             inverse.weight("log_noise_scale", (), math.log(self.noise_scale)),
             self.noise,
         )
-
-
-def _chain(layers, input_shape, policy):
-    inputs = keras.Input(input_shape[1:], dtype=policy.compute_dtype)
-    outputs = inputs
-    for layer in layers:
-        outputs = layer(outputs)
-    network = keras.Model(inputs, outputs)
-    network.dtype_policy = policy
-    return network
 
 
 def _check_branches(layer, shapes, whole_shape):

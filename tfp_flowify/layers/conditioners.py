@@ -8,6 +8,8 @@ import math
 import keras
 import tensorflow as tf
 
+from tfp_flowify.layers.chain import chain
+
 # Bijectors are no Keras layers, so Keras cannot tell the networks inside them whether they are being trained.
 _TRAINING = contextvars.ContextVar("training", default=False)
 
@@ -36,13 +38,7 @@ def conditioner_for(given, dropped, size: int, dtype=None, kind=None) -> keras.M
 
 def _network(given, layers, dtype):
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-    inputs = keras.Input(given, dtype=policy.variable_dtype)
-    outputs = inputs
-    for layer in layers:
-        outputs = layer(dtype=policy)(outputs)
-    network = keras.Model(inputs, outputs, name="conditioner")
-    network.dtype_policy = policy
-    return network
+    return chain([layer(dtype=policy) for layer in layers], given, policy, name="conditioner")
 
 
 def _dense(features, outputs):
