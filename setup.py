@@ -25,7 +25,9 @@ setup(
         "keras>=3.10,<4",
         "numpy>=1.26",
         "matplotlib>=3.8",
+        "tensorflow-datasets>=4.9.7",
     ],
+    entry_points={"console_scripts": ["tfp-flowify = tfp_flowify.commands:main"]},
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
         "test": ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6"],

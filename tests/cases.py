@@ -75,6 +75,14 @@ def funnel(features, units, dtype, net=Net, transform=None, spread=0.3):
     )
 
 
+def cascade(features, units, dtype, steps, net=Net, transform=None):
+    size, nets, given = (transform or fb.Affine()).size, [], units
+    for leaving in fb.step_sizes(features - units, steps):
+        nets.append(net(given, size * leaving, dtype))
+        given += leaving
+    return fb.Cascade(linear(features, units, dtype), nets, transform)
+
+
 def scalar(value, dtype):
     return tf.Variable(value, dtype=dtype)
 
@@ -163,6 +171,8 @@ CASES = {
     "linear_cayley": lambda t: linear(4, 6, t, kind="cayley"),
     "funnel": lambda t: funnel(6, 4, t),
     "funnel_spline": lambda t: funnel(5, 3, t, transform=fb.Spline(bins=4)),
+    "cascade": lambda t: cascade(6, 2, t, steps=3),
+    "cascade_spline": lambda t: cascade(5, 2, t, steps=2, transform=fb.Stack([fb.Affine(), fb.Spline(bins=4)])),
     "linear_per_pixel": lambda t: over(funnel(5, 3, t), (2, 2, 5)),
     "linear_more_per_pixel": lambda t: over(linear(2, 3, t), (2, 2, 2)),
     "pad": lambda t: fb.Pad((3, 2, 2), ((1, 0), (0, 2)), scalar(-0.3, t)),

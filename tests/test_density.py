@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from cases import Net, funnel, linear, scalar, weight
+from cases import Net, cascade, funnel, linear, scalar, weight
 from test_bijectors import coordinates
 
 from tfp_flowify import FlowDistribution
@@ -48,6 +48,7 @@ EXACT = {
     "funnel": lambda: end(1, funnel(2, 1, T)),
     "funnel_spline": lambda: end(1, funnel(2, 1, T, transform=fb.Stack([fb.Affine(), fb.Spline()]))),
     "coupling": lambda: end(2, fb.Coupling(2, Net(1, 23, T), dtype=T)),
+    "cascade": lambda: end(1, cascade(3, 1, T, steps=2)),
     "conv_tiles": lambda: flatten(fb.Conv2D(sequence(2), funnel(2, 1, T), (2, 1), (2, 1))),
     "conv_gaps": lambda: flatten(fb.Conv2D(sequence(2), linear(1, 1, T), 1, 2)),
     "crop": lambda: flatten(fb.Crop(sequence(2), ((1, 0), (0, 0)), T)),

@@ -13,12 +13,13 @@ import pytest
 import tensorflow as tf
 
 import tfp_flowify
-from tfp_flowify import bijectors, callbacks, data, distributions, layers
+from tfp_flowify import bijectors, callbacks, data, distributions, layers, zoo
 
 ROOT = Path(__file__).parent.parent
 MODULES = [module.name for module in pkgutil.walk_packages(tfp_flowify.__path__, "tfp_flowify.")]
 PUBLIC = [getattr(module, name) for module in (bijectors, distributions, layers) for name in module.__all__]
-PUBLIC += [tfp_flowify.FlowModel, callbacks.SampleGrid, data.digits]
+PUBLIC += [getattr(data, name) for name in data.__all__ if callable(getattr(data, name))]
+PUBLIC += [tfp_flowify.FlowModel, callbacks.SampleGrid, zoo.build]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -60,11 +61,16 @@ def test_readme_commands_are_those_of_ci():
 
 
 @pytest.mark.slow
-def test_first_command_trains_and_exports(tmp_path):
-    command = [sys.executable, ROOT / "scripts/first_flow.py", "--steps", "3", "--blocks", "1", "--out", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "flow, 100 draws" in done.stdout
-    assert (tmp_path / "density.png").stat().st_size > 10_000
-    loaded = tf.saved_model.load(tmp_path / "saved_model")
-    x = loaded.sample(tf.constant(5), tf.constant([1, 2]))
-    assert loaded.log_prob(x).shape == [5]
+def test_first_command_trains_draws_and_exports(tmp_path):
+    """The README's first command, but for the installation and with less time."""
+    command = re.findall(r"^    pip install.* && (.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)[0]
+    assert command == "tfp-flowify train"
+    script = [sys.executable, ROOT / "scripts/train.py", "--minutes", "0.5"]
+    done = subprocess.run(script, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "test, 100 draws" in done.stdout and "samples.png" in done.stdout
+    run = tmp_path / "runs/digits"
+    assert (run / "samples.png").stat().st_size > 10_000
+    loaded = tf.saved_model.load(run / "saved_model")
+    seed = tf.constant([1, 2])
+    x = loaded.signatures["sample"](n=tf.constant(5), temperature=tf.constant(1.0), seed=seed)["x"]
+    assert loaded.signatures["log_prob"](x=x, seed=seed)["log_prob"].shape == [5]

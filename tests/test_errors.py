@@ -107,6 +107,7 @@ CASES = {
     "base dtype": (lambda: FlowDistribution(linear(4, 2, T), StandardNormal((2,), tf.float64)), "float32.*float64"),
     "raw TFP flow": (lambda: FlowDistribution(fb.Tanh()), r"Sequential\(\[bijector\], event_shape"),
     "raw TFP branch": (lambda: fb.Residual(fb.Tanh()), "Residual takes a layer.*Sequential"),
+    "cascade": (lambda: fb.Cascade(linear(3, 2, T), [None, None]), "1 dropped values leave in 1 to 1 steps.*steps=2"),
     "raw TFP funnel": (lambda: fb.Funnel(fb.Tanh(), None), "Funnel takes a layer.*Sequential"),
     "shape as number": (lambda: fb.Sequential([fb.Tanh()], event_shape=5), r"such as \(5,\). Received: 5"),
     "not a bijector": (lambda: fb.Sequential([tf.nn.relu], event_shape=(5,)), "layer is a bijector.*Stochastic"),

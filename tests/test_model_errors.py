@@ -110,6 +110,8 @@ LAYER_ERRORS = {
     "transform": (lambda: fl.Dense(2, transform="cubic"), "transform='cubic'"),
     "orthogonal": (lambda: fl.Dense(2, orthogonal="qr"), "orthogonal='qr'"),
     "noise": (lambda: fl.Dense(2, noise="cauchy"), "noise='cauchy'"),
+    "steps": (lambda: fl.Dense(2, steps=0), "steps=0"),
+    "own steps": (lambda: fl.Dense(2, steps=2, inverse=keras.layers.Dense(6)), "for one step. Received: steps=2"),
     "noise scale": (lambda: fl.Dense(2, noise_scale=0.0), "noise_scale=0.0"),
     "kernel size": (lambda: fl.Conv2D(2, (1, 2, 3)), r"2 of them. Received: kernel_size=\(1, 2, 3\)"),
     "padding": (lambda: fl.Conv2D(2, 2, padding="full"), "padding='full'"),

@@ -6,7 +6,7 @@ from tfp_flowify.bijectors.activations import ELU, SELU, LeakyReLU, PReLU, Ratio
 from tfp_flowify.bijectors.base import Elementwise, FlowBijector, Wrapped
 from tfp_flowify.bijectors.branches import Duplicate, Residual, Sum
 from tfp_flowify.bijectors.choices import Abs, ReLU
-from tfp_flowify.bijectors.conditional import Coupling, Funnel, Whiten
+from tfp_flowify.bijectors.conditional import Cascade, Coupling, Funnel, Whiten, step_sizes
 from tfp_flowify.bijectors.convolution import Conv1D, Conv2D, OverSequence
 from tfp_flowify.bijectors.fourier import FourierConv2D
 from tfp_flowify.bijectors.graph import Graph, Node, Sequential
@@ -27,6 +27,7 @@ __all__ = [
     "Abs",
     "Affine",
     "AveragePool2D",
+    "Cascade",
     "Cayley",
     "Concatenate",
     "Conv1D",
@@ -76,4 +77,5 @@ __all__ = [
     "Widen",
     "Wrapped",
     "random_orthogonal",
+    "step_sizes",
 ]

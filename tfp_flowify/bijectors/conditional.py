@@ -107,6 +107,59 @@ class Funnel(Graph):
         )
 
 
+class Cascade(Graph):
+    """A layer whose dropped part leaves in steps, each whitened given the output and what has not left yet.
+
+        forward: [x, *noise] -> layer -> [z, dropped],  dropped = [d_1, ..., d_k]
+                 residual_i = T(d_i; conditioner_i([z, d_1, ..., d_(i-1)])),  for i = k, ..., 1
+
+    `Funnel` takes the dropped values for independent of each other, given z; here each group depends on those before.
+    Shapes: vectors; the residuals leave in the order k, ..., 1.
+
+    Args:
+      layer: a bijector of vectors with one output and one residual.
+      conditioners: one for each step, as for `Whiten`; the first sees z alone.
+      transform: as for `Whiten`.
+
+    >>> from tfp_flowify.bijectors import Linear
+    >>> cascade = Cascade(Linear.create(5, 2, seed=0), [lambda z: tf.zeros([4]), lambda z: z[..., :2]])
+    >>> [tuple(part.shape) for part in cascade.forward(tf.ones([7, 5]))]
+    [(7, 2), (7, 1), (7, 2)]
+    """
+
+    def __init__(self, layer, conditioners, transform=None, name=None):
+        check_layer(layer, "Cascade")
+        self.layer, dtype = layer, layer.dtype
+        (units,), (dropped,) = layer.outputs[0], layer.residuals[0].event_shape
+        sizes = step_sizes(dropped, len(conditioners))
+        nodes, features = [], units + dropped
+        for i, (size, conditioner) in enumerate(zip(reversed(sizes), reversed(conditioners), strict=True)):
+            split = Split(features, features - size, dtype)
+            nodes.append(Node(Funnel(split, conditioner, transform), (f"h{i}",), (f"h{i + 1}",)))
+            features -= size
+        super().__init__(
+            [
+                Node(layer, ("x",), ("z", "dropped")),
+                Node(Concatenate([units, dropped]), ("z", "dropped"), ("h0",)),
+                *nodes,
+            ],
+            inputs={"x": layer.inputs[0]},
+            outputs=(f"h{len(sizes)}",),
+            name=name or f"Cascade_{layer.name}",
+        )
+
+
+def step_sizes(dropped: int, steps: int) -> list:
+    """How many values leave in each of so many steps: as equal as can be.
+
+    >>> step_sizes(5, 2)
+    [3, 2]
+    """
+    if not 1 <= steps <= dropped:
+        raise ValueError(f"{dropped} dropped values leave in 1 to {dropped} steps. Received: steps={steps}")
+    return [dropped // steps + (i < dropped % steps) for i in range(steps)]
+
+
 class Coupling(Graph):
     """Transforms one part of the features given the other: by default the paper's NSF layer.
 

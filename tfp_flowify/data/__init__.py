@@ -1,22 +1,23 @@
-"""Data that ships with the package."""
+"""Data sets by name and from files, in memory, and batches of them."""
 
-from pathlib import Path
+from tfp_flowify.data.dataset import Data, batches
+from tfp_flowify.data.images import cifar10, digits, fashion_mnist, image_folder, mnist
+from tfp_flowify.data.load import NAMES, load
+from tfp_flowify.data.tabular import bsds300, gas, hepmass, miniboone, power
 
-import numpy as np
-
-
-def digits() -> tuple:
-    """1797 handwritten digits of 8 x 8 pixels with whole numbers 0 ... 16: `Dequantize(17)`.
-
-    Returns:
-      (x_train, y_train), (x_test, y_test): 1437 and 360 images (n, 8, 8, 1) and labels, as uint8.
-
-    E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998: its
-    test set in a fixed random order. Licence: CC BY 4.0. See docs/data.md.
-
-    >>> (x_train, y_train), (x_test, y_test) = digits()
-    >>> x_train.shape, x_test.shape, int(x_train.max())
-    ((1437, 8, 8, 1), (360, 8, 8, 1), 16)
-    """
-    with np.load(Path(__file__).parent / "digits.npz") as file:
-        return (file["x_train"], file["y_train"]), (file["x_test"], file["y_test"])
+__all__ = [
+    "NAMES",
+    "Data",
+    "batches",
+    "bsds300",
+    "cifar10",
+    "digits",
+    "fashion_mnist",
+    "gas",
+    "hepmass",
+    "image_folder",
+    "load",
+    "miniboone",
+    "mnist",
+    "power",
+]

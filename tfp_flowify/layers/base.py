@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
+from tfp_flowify.layers.arguments import whole
 from tfp_flowify.layers.conditioners import InPrecision, PerChannel, conditioner_for, ensure_built, training_mode
 
 register = keras.saving.register_keras_serializable("tfp_flowify")
@@ -75,6 +76,7 @@ class Dropping(FlowLayer):
         or a conditioner of one's own: any Keras model of the output that gives the parameters of the transform.
       transform: how what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline" or
         "affine+spline".
+      width: units of the hidden layers of that small network; chosen by its input and output if left out.
 
     >>> from tfp_flowify.layers import Dense
     >>> own = keras.Sequential([keras.Input([2]), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
@@ -85,8 +87,9 @@ class Dropping(FlowLayer):
     #: Whether what is dropped is positive by nature, so that its density is one of sizes.
     odd = False
 
-    def __init__(self, inverse="funnel", transform="affine", **kwargs):
+    def __init__(self, inverse="funnel", transform="affine", width=None, **kwargs):
         super().__init__(**kwargs)
+        self.width = width if width is None else whole("width", width)
         if inverse not in ("funnel", "multiscale") and not isinstance(inverse, keras.layers.Layer):
             raise ValueError(f'inverse is "funnel", "multiscale" or a Keras model. Received: inverse={inverse!r}')
         make_transform(transform)
@@ -104,7 +107,7 @@ class Dropping(FlowLayer):
         network = self.inverse
         if network == "funnel":
             size = make_transform(self.transform, self.odd).size
-            network = conditioner_for(given, dropped, size, self.dtype_policy, kind)
+            network = conditioner_for(given, dropped, size, self.dtype_policy, kind, self.width)
         ensure_built(network, given)
         return inverse.network(network)
 

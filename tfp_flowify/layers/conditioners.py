@@ -14,7 +14,7 @@ from tfp_flowify.layers.chain import chain
 _TRAINING = contextvars.ContextVar("training", default=False)
 
 
-def conditioner_for(given, dropped, size: int, dtype=None, kind=None) -> keras.Model:
+def conditioner_for(given, dropped, size: int, dtype=None, kind=None, width=None) -> keras.Model:
     """A Keras model from the kept values to `size` numbers for each dropped one, all zero at the start.
 
     Args:
@@ -23,17 +23,18 @@ def conditioner_for(given, dropped, size: int, dtype=None, kind=None) -> keras.M
       dtype: the dtype policy.
       kind: "last" acts on the last axis alone and may be used on events with more axes in front. By default images and
         sequences get convolutions, where the dropped values fit their grid, and anything else a dense network.
+      width: units of its two hidden layers.
 
     >>> conditioner_for((7, 7, 4), (7, 7, 12), 2).output_shape
     (None, 7, 7, 24)
     """
     outputs = math.prod(dropped) * size
     if kind == "last":
-        return _network((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs), dtype)
+        return _network((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype)
     grid = given[:-1]
     if len(grid) in (1, 2) and outputs % math.prod(grid) == 0:
-        return _network(given, _convolutions(len(grid), given[-1], outputs // math.prod(grid)), dtype)
-    return _network(given, [keras.layers.Flatten, *_dense(math.prod(given), outputs)], dtype)
+        return _network(given, _convolutions(len(grid), given[-1], outputs // math.prod(grid), width), dtype)
+    return _network(given, [keras.layers.Flatten, *_dense(math.prod(given), outputs, width)], dtype)
 
 
 def _network(given, layers, dtype):
@@ -41,8 +42,8 @@ def _network(given, layers, dtype):
     return chain([layer(dtype=policy) for layer in layers], given, policy, name="conditioner")
 
 
-def _dense(features, outputs):
-    width = _width(features, outputs, 128)
+def _dense(features, outputs, width):
+    width = width or _width(features, outputs, 128)
     return [
         _layer(keras.layers.Dense, width, activation="gelu"),
         _layer(keras.layers.Dense, width, activation="gelu"),
@@ -50,9 +51,9 @@ def _dense(features, outputs):
     ]
 
 
-def _convolutions(ndims, channels, outputs):
+def _convolutions(ndims, channels, outputs, width):
     conv = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D}[ndims]
-    width = _width(channels, outputs, 64)
+    width = width or _width(channels, outputs, 64)
     return [
         _layer(conv, width, kernel_size=3, padding="same", activation="gelu"),
         _layer(conv, width, kernel_size=1, activation="gelu"),

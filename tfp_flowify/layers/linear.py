@@ -24,14 +24,19 @@ class Linear(Dropping):
       noise: "normal" or "uniform", for the dimensions that it adds.
       noise_scale: scale of the noise at the start; it is trained.
       inverse, transform: the density of the dimensions that it drops, see `Dropping`.
+      steps: in how many steps those leave, at most. With one they are independent given the output; with more, each
+        step is given the output and the steps before, by a network of its own: better, and slower.
 
     >>> layer = Dense(2, gain=0.5)
     >>> layer(tf.ones([5, 3])).shape.as_list(), layer.kernel.shape.as_list()
     ([5, 2], [3, 2])
     """
 
-    def __init__(self, use_bias=True, orthogonal="expm", gain=1.0, noise="normal", noise_scale=1.0, **kwargs):
+    def __init__(self, use_bias=True, orthogonal="expm", gain=1.0, noise="normal", noise_scale=1.0, steps=1, **kwargs):
         super().__init__(**kwargs)
+        self.steps = whole("steps", steps)
+        if self.steps > 1 and isinstance(self.inverse, keras.layers.Layer):
+            raise ValueError(f"A conditioner of one's own is for one step. Received: steps={steps}")
         self.use_bias = bool(use_bias)
         self.orthogonal = one_of("orthogonal", orthogonal, ORTHOGONAL)
         self.noise = one_of("noise", noise, ("normal", "uniform"))
@@ -63,9 +68,17 @@ class Linear(Dropping):
         """The linear layer with a density for what it drops at each place of its output, of the shape `given`."""
         if not linear.residuals:
             return linear
-        dropped = tuple(linear.residuals[0].event_shape)
-        conditioner = self.conditioner(inverse, given, dropped if kind == "last" else given[:-1] + dropped, kind)
-        return linear if conditioner is None else fb.Funnel(linear, conditioner, make_transform(self.transform))
+        (dropped,), units = linear.residuals[0].event_shape, given[-1]
+        conditioners = []
+        for size in fb.step_sizes(dropped, min(self.steps, dropped)):
+            shape = (size,) if kind == "last" else (*given[:-1], size)
+            conditioners.append(self.conditioner(inverse, (*given[:-1], units), shape, kind))
+            units += size
+        if conditioners[0] is None:
+            return linear
+        if len(conditioners) == 1:
+            return fb.Funnel(linear, conditioners[0], make_transform(self.transform))
+        return fb.Cascade(linear, conditioners, make_transform(self.transform))
 
     @property
     def kernel(self):

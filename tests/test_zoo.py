@@ -1,0 +1,96 @@
+"""The networks of the paper by name."""
+
+import keras
+import numpy as np
+import pytest
+
+from tfp_flowify import layers, zoo
+
+
+def kinds(flow, kind):
+    return [layer for layer in flow.network.layers if isinstance(layer, kind)]
+
+
+@pytest.mark.parametrize("name", zoo.IMAGE_MODELS)
+def test_networks_for_small_images_train(name):
+    keras.utils.set_random_seed(0)
+    flow = zoo.build(name, (6, 5, 1), levels=4, transform="affine")
+    x = np.random.default_rng(0).integers(0, 4, [16, 6, 5, 1], np.uint8)
+    flow.adapt(x, seed=0)
+    flow.compile("adam", jit_compile=False)
+    flow.fit(x, epochs=1, verbose=0)
+    assert np.isfinite(flow.log_prob(x, seed=0)).all()
+    assert flow.sample(3, seed=0).shape == (3, 6, 5, 1)
+    assert len(kinds(flow, layers.SplineCoupling)) == (2 * len(kinds(flow, layers.Conv2D)) if "nsf" in name else 0)
+
+
+@pytest.mark.parametrize(
+    "shape, filters, sides, units",
+    [
+        ((28, 28, 1), [16, 24, 32, 48, 64], [14, 7, 3, 2, 1], [64] * 6 + [32] * 7 + [8]),
+        ((32, 32, 3), [27, 64, 100, 112, 128], [16, 8, 4, 2, 1], [128] * 10),
+    ],
+)
+def test_fconv1_has_the_sizes_of_the_appendix(shape, filters, sides, units):
+    convolutions, dense = zoo.fconv1_sizes(shape)
+    assert [c[0] for c in convolutions] == filters and dense == units
+    size, seen = (1, *shape), []
+    for count, kernel_size, strides, padding in convolutions:
+        size = layers.Conv2D(count, kernel_size, strides, padding).compute_output_shape(size)
+        seen.append(size[1])
+    assert seen == sides
+
+
+def test_fmlp_has_the_sizes_of_the_appendix():
+    assert zoo.fmlp_units((28, 28, 1)) == [512, 256, 128, 64, 32, 8]
+    assert zoo.fmlp_units((32, 32, 3)) == [1024, 512, 512, 256, 128]
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (8, 8, 1), (7, 5, 2), (64, 48, 3), (1, 1, 1)])
+def test_fconv2_never_overlaps_and_ends_in_one_pixel(shape):
+    convolutions, units = zoo.fconv2_sizes(shape)
+    sides = np.array(shape[:2])
+    for _, kernel_size, strides, _ in convolutions:
+        assert kernel_size == strides
+        sides = -(-sides // 2)
+    assert tuple(sides) == (1, 1)
+    assert units == sorted(units, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["fmlp", *zoo.TABULAR_MODELS])
+def test_names_of_networks_for_tables(name):
+    widths = zoo.tabular_widths(name, 6)
+    assert 3 <= len(widths) <= 21 and min(widths) >= (1 if name == "fmlp" else 6)
+
+
+@pytest.mark.parametrize("features", [2, 3, 6, 11, 12, 13, 43, 63])
+def test_fmlp_of_tables_narrows_to_one_without_noise(features):
+    widths = [features, *zoo.tabular_widths("fmlp", features)]
+    assert widths == sorted(set(widths), reverse=True) and widths[-1] == 1 and len(widths) <= 13
+    assert zoo.build("fmlp", (features,)).noise_shapes == []
+
+
+def test_networks_for_tables_train():
+    x = np.random.default_rng(0).normal(5, 3, [64, 4]).astype("float32")
+    flow = zoo.build("fmlp_8_4", (4,))
+    flow.adapt(x)
+    slopes = [layer.negative_slope for layer in kinds(flow, layers.LeakyReLU)]
+    assert slopes == [0.5, 0.5]
+    assert [layer.units for layer in kinds(flow, layers.Dense)] == [8, 4]
+    flow.compile("adam", jit_compile=False)
+    flow.fit(x, verbose=0)
+    assert np.isfinite(flow.log_prob(x, seed=0)).all()
+
+
+@pytest.mark.parametrize(
+    "name, shape, message",
+    [
+        ("resnet", (8, 8, 1), r"Networks for images are fmlp, fconv1.*'resnet' for data of \(8, 8, 1\)"),
+        ("fconv1", (6,), r"Networks for tables are fmlp.*'fconv1' for data of \(6,\)"),
+        ("fmlp_0", (6,), "Networks for tables"),
+        ("fmlp", (4, 4), r"images \(h, w, c\) and tables .*\(4, 4\)"),
+    ],
+)
+def test_what_cannot_be_built_is_named(name, shape, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.build(name, shape)

@@ -1,0 +1,8 @@
+"""`python -m tfp_flowify` is the command `tfp-flowify`."""
+
+import sys
+
+from tfp_flowify.commands import main
+
+if __name__ == "__main__":
+    sys.exit(main())

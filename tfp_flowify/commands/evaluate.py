@@ -1,0 +1,52 @@
+"""Tests a flow: log-likelihoods of data, with one draw of the noise and importance-weighted with many.
+
+Examples:
+  tfp-flowify evaluate runs/digits                        the data of the run, its best flow
+  tfp-flowify evaluate runs/mnist --data-dir DIR --draws 1000 --weighted-examples 200
+  tfp-flowify evaluate runs/mnist/saved_model --data clothes.npz --per-example scores.npz
+
+More draws make the figure tighter, never worse but for chance: both are bounds of the true likelihood from below.
+"""
+
+import json
+from pathlib import Path
+
+
+def add_arguments(parser):
+    parser.add_argument("flow", type=Path, help="the folder of a run, a .keras file or a SavedModel")
+    parser.add_argument("--data", help="as for train (default: those of the run)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where named data are (default: as in the run)")
+    parser.add_argument("--image-size", type=int, nargs=2, metavar=("H", "W"), help="resize the images of a folder")
+    parser.add_argument("--split", choices=["test", "validation", "train"], default="test", help="(default: test)")
+    parser.add_argument("--draws", type=int, default=100, help="of the noise (default: %(default)s)")
+    parser.add_argument("--weighted-examples", type=int, default=1000, help="for many draws (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument(
+        "--per-example", type=Path, metavar="FILE", help="write a .npz with log_prob of every example, in nats: a score"
+    )
+
+
+def run(arguments):
+    import numpy as np
+
+    from tfp_flowify.data import load
+    from tfp_flowify.experiments.figures import evaluate, table
+    from tfp_flowify.experiments.opened import open_flow, shape_of
+
+    flow, config = open_flow(arguments.flow)
+    name = arguments.data or config.get("data")
+    if name is None:
+        raise ValueError(f"{arguments.flow} does not say what data it was trained on. Give --data.")
+    data = load(name, arguments.data_dir or config.get("data_dir"), image_size=arguments.image_size)
+    print(data.describe())
+    if shape_of(flow) != data.shape:
+        raise ValueError(f"The flow in {arguments.flow} takes data of {shape_of(flow)}, {name} has {data.shape}.")
+    figures = evaluate(flow, data, arguments.draws, arguments.weighted_examples, arguments.split, arguments.seed, print)
+    print(table(figures))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    if arguments.per_example:
+        scores = flow.log_prob(getattr(data, arguments.split), seed=arguments.seed)
+        np.savez(arguments.per_example, log_prob=np.asarray(scores))
+        print(f"Wrote log_prob of {len(scores):,} examples to {arguments.per_example}.")

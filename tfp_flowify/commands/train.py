@@ -1,0 +1,92 @@
+"""Trains a flow and writes all that belongs to the run into a folder.
+
+Examples:
+  tfp-flowify train                                              two minutes on digits that ship with the package
+  tfp-flowify train --data mnist --data-dir DIR --model fconv1 --minutes 10 --out runs/mnist
+  tfp-flowify train --data table.npz --model fmlp_64_32_16 --epochs 20 --out runs/table
+  tfp-flowify train --resume --out runs/mnist                    goes on after a kill, a crash or Ctrl-C
+
+In the folder: config.json (the arguments), history.csv (a row for each epoch), best.keras and last.keras (the flow,
+with its optimizer), saved_model (for TensorFlow alone), curves.png, samples.png and samples_mean.png (the same outputs
+with what the network drops drawn, and at its mean), reconstructions.png, report.json, and report.html, which shows it
+all.
+"""
+
+from pathlib import Path
+
+
+def add_arguments(parser):
+    what = parser.add_argument_group("what to train")
+    what.add_argument(
+        "--data",
+        help="digits, mnist, fashion_mnist, cifar10, power, gas, hepmass, miniboone, bsds300, a .npz file, or a folder "
+        "of images (default: digits)",
+    )
+    what.add_argument(
+        "--model",
+        help="for images fmlp, fconv1, fconv2, fconv1_nsf, fconv2_nsf; for tables fmlp, fmlp_same_x5, fmlp_128x3, "
+        "fmlp_128_64_32 with any numbers (default: fconv2, for tables fmlp)",
+    )
+    what.add_argument(
+        "--data-dir", metavar="DIR", help="where named data are: a folder of TensorFlow Datasets, or of tables"
+    )
+    what.add_argument(
+        "--download", action="store_true", default=None, help="let TensorFlow Datasets fetch what is not there"
+    )
+    what.add_argument("--image-size", type=int, nargs=2, metavar=("H", "W"), help="resize the images of a folder")
+    long = parser.add_argument_group("how long")
+    long.add_argument(
+        "--minutes", type=float, help="of training, with compiling and validating (default: 2, without --epochs)"
+    )
+    long.add_argument(
+        "--epochs",
+        type=int,
+        help="passes over the data; of small data, several together, so that an epoch has 100 steps",
+    )
+    long.add_argument("--resume", action="store_true", help="go on with the run in --out, with its own arguments")
+    how = parser.add_argument_group("how")
+    how.add_argument("--batch-size", type=int, help="(default: 128, for tables 512)")
+    how.add_argument(
+        "--learning-rate", type=float, help="of Adam at the start; it falls to zero along a cosine (default: 0.002)"
+    )
+    how.add_argument("--clip-norm", type=float, help="cut gradients to this norm; 0 for never (default: 0)")
+    how.add_argument("--seed", type=int, help="of weights, order and noise (default: 0)")
+    how.add_argument("--noise", choices=["normal", "uniform"], help="where layers add dimensions (default: normal)")
+    how.add_argument("--inverse", choices=["funnel", "multiscale"], help="density of what is dropped (default: funnel)")
+    how.add_argument(
+        "--transform", choices=["affine", "spline", "affine+spline"], help="of that density (default: affine+spline)"
+    )
+    how.add_argument(
+        "--steps", type=int, help="in which a layer drops its dimensions, each given those before (default: 1)"
+    )
+    how.add_argument(
+        "--precision", choices=["float32", "float64", "mixed_bfloat16", "mixed_float16"], help="(default: float32)"
+    )
+    how.add_argument("--strategy", choices=["none", "mirrored"], help="mirrored trains on all GPUs (default: none)")
+    how.add_argument(
+        "--no-xla", dest="xla", action="store_false", default=None, help="do not compile the step with XLA"
+    )
+    test = parser.add_argument_group("testing and pictures")
+    test.add_argument("--draws", type=int, help="of the noise for the importance-weighted figure (default: 100)")
+    test.add_argument("--weighted-examples", type=int, help="test examples for that figure (default: 1000)")
+    test.add_argument("--validation-examples", type=int, help="used after each epoch (default: 5000)")
+    test.add_argument("--temperature", type=float, help="of the samples in the pictures (default: 1)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/digits"), help="folder of the run (default: %(default)s)"
+    )
+
+
+def run(arguments) -> int:
+    from tfp_flowify.data.load import TABULAR
+    from tfp_flowify.experiments import Options, resume, train
+
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    out, goes_on = given.pop("out"), given.pop("resume")
+    del given["run"]
+    if goes_on:
+        return 0 if resume(out, given) else 130
+    if given.get("data") in TABULAR:
+        given = {"model": "fmlp", "batch_size": 512, **given}
+    if not {"minutes", "epochs"} & given.keys():
+        given["minutes"] = 2.0
+    return 0 if train(Options(**given), out) else 130

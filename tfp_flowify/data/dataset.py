@@ -1,0 +1,98 @@
+"""What a flow is trained on: examples in memory, in three splits, and fast batches of them."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Examples in three splits, as arrays (n, ...).
+
+    Args:
+      name: of the data.
+      train, validation, test: the splits.
+      levels: how many whole numbers 0 ... levels - 1 there are; None for real numbers.
+
+    >>> data = Data("toy", *(np.zeros([n, 8, 8, 1], np.uint8) for n in (80, 10, 10)), levels=16)
+    >>> data.shape, data.is_image
+    ((8, 8, 1), True)
+    """
+
+    name: str
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+    levels: int | None = None
+
+    def __post_init__(self):
+        for split in ("train", "validation", "test"):
+            x = getattr(self, split)
+            if not len(x) or x.shape[1:] != self.train.shape[1:]:
+                raise ValueError(
+                    f"The splits of {self.name} need examples of one shape. Received: train {self.train.shape}, "
+                    f"{split} {x.shape}"
+                )
+
+    @property
+    def shape(self) -> tuple:
+        """Of one example."""
+        return self.train.shape[1:]
+
+    @property
+    def is_image(self) -> bool:
+        return len(self.shape) == 3
+
+    def describe(self) -> str:
+        """One line about it."""
+        sizes = f"{len(self.train):,} / {len(self.validation):,} / {len(self.test):,}"
+        kind = "real numbers" if self.levels is None else f"whole numbers 0 ... {self.levels - 1}"
+        return f"{self.name}: {sizes} examples to train, validate and test, shape {self.shape}, {kind}"
+
+
+def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0) -> tf.data.Dataset:
+    """Endless batches of shuffled examples; one epoch is `len(x) // batch_size` of them.
+
+    Examples keep their dtype: bytes stay bytes until the flow takes them. The order depends on the seed and the number
+    of the epoch alone, so that training can go on in a later one as if it had never stopped.
+
+    Args:
+      x: an array (n, ...), held in memory once.
+      batch_size: all batches have this size.
+      seed: of the order.
+      first_epoch: the number of the epoch to begin with.
+
+    >>> [batch.numpy().tolist() for batch in batches(np.arange(4), 2, seed=1).take(2)]
+    [[1, 2], [0, 3]]
+    """
+    count, examples = len(x), tf.convert_to_tensor(x)
+    if not 1 <= batch_size <= count:
+        raise ValueError(f"Batches of {count} training examples have 1 to {count} of them. Received: {batch_size}")
+
+    def order(epoch):
+        rows = tf.random.experimental.stateless_shuffle(tf.range(count), seed=tf.stack([seed, epoch]))
+        whole = count // batch_size
+        return tf.data.Dataset.from_tensor_slices(tf.reshape(rows[: whole * batch_size], [whole, batch_size]))
+
+    epochs = tf.data.Dataset.counter(first_epoch, dtype=tf.int64).map(lambda epoch: tf.cast(epoch, tf.int32))
+    rows = epochs.flat_map(order)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    taken = rows.map(lambda r: tf.gather(examples, r), num_parallel_calls=tf.data.AUTOTUNE)
+    return taken.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def random_split(x, validation: float = 0.1, test: float = 0.1) -> tuple:
+    """Train, validation and test examples of an array, in a fixed random order.
+
+    >>> [len(part) for part in random_split(np.arange(100))]
+    [80, 10, 10]
+    """
+    count = len(x)
+    sizes = [max(1, round(count * share)) for share in (validation, test)]
+    if count < 3:
+        raise ValueError(f"Three splits need three examples or more. Received: {count}")
+    order = np.random.default_rng(0).permutation(count)
+    bounds = np.cumsum([count - sum(sizes), sizes[0]])
+    return tuple(x[rows] for rows in np.split(order, bounds))

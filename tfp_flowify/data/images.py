@@ -1,0 +1,144 @@
+"""Images: digits that ship with the package, sets of TensorFlow Datasets, and one's own folders."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
+
+
+def digits() -> tuple:
+    """1797 handwritten digits of 8 x 8 pixels with whole numbers 0 ... 16: `Dequantize(17)`.
+
+    Returns:
+      (x_train, y_train), (x_test, y_test): 1437 and 360 images (n, 8, 8, 1) and labels, as uint8.
+
+    E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998: its
+    test set in a fixed random order. Licence: CC BY 4.0. See docs/data.md.
+
+    >>> (x_train, y_train), (x_test, y_test) = digits()
+    >>> x_train.shape, x_test.shape, int(x_train.max())
+    ((1437, 8, 8, 1), (360, 8, 8, 1), 16)
+    """
+    with np.load(Path(__file__).parent / "digits.npz") as file:
+        return (file["x_train"], file["y_train"]), (file["x_test"], file["y_test"])
+
+
+def mnist(data_dir=None, download=False) -> tuple:
+    """60,000 and 10,000 handwritten digits of 28 x 28 x 1 bytes, through TensorFlow Datasets.
+
+    Args:
+      data_dir: folder of TensorFlow Datasets; its own default if left out.
+      download: whether it may be fetched from the network where the folder does not have it.
+
+    Returns:
+      (x_train, y_train), (x_test, y_test).
+
+    >>> (x_train, _), (x_test, _) = mnist()  # doctest: +SKIP
+    """
+    return tfds_images("mnist", data_dir, download)
+
+
+def fashion_mnist(data_dir=None, download=False) -> tuple:
+    """60,000 and 10,000 pictures of clothes of 28 x 28 x 1 bytes. Arguments as for `mnist`.
+
+    >>> (x_train, _), (x_test, _) = fashion_mnist()  # doctest: +SKIP
+    """
+    return tfds_images("fashion_mnist", data_dir, download)
+
+
+def cifar10(data_dir=None, download=False) -> tuple:
+    """50,000 and 10,000 colour pictures of 32 x 32 x 3 bytes. Arguments as for `mnist`.
+
+    >>> (x_train, _), (x_test, _) = cifar10()  # doctest: +SKIP
+    """
+    return tfds_images("cifar10", data_dir, download)
+
+
+def tfds_images(name: str, data_dir=None, download=False) -> tuple:
+    """Images and labels of any set of TensorFlow Datasets with `train` and `test` splits of equal images."""
+    import tensorflow_datasets as tfds  # Takes a second, and digits and files do without it.
+
+    folder = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or tfds.core.constants.DATA_DIR).expanduser()
+    if not download and not list(folder.glob(f"{name}/*/dataset_info.json")):
+        raise FileNotFoundError(
+            f"There is no {name} of TensorFlow Datasets in {folder}: looked for {folder / name}/*/dataset_info.json. "
+            "Give the folder that has it (--data-dir DIR), or let it be downloaded (--download)."
+        )
+    try:
+        with _quiet():
+            splits = tfds.load(
+                name, split=["train", "test"], data_dir=folder, download=download, batch_size=-1, as_supervised=True
+            )
+    except Exception as error:
+        raise ValueError(
+            f"{name} in {folder} could not be read; a file may be damaged or incomplete. Delete {folder / name} and "
+            f"get it again (--download). TensorFlow Datasets said: {_first_line(error)}"
+        ) from error
+    return tuple((np.asarray(x), np.asarray(y)) for x, y in splits)
+
+
+def image_folder(folder, size=None) -> dict:
+    """All images of a folder and those inside it, as arrays of bytes by split.
+
+    Args:
+      folder: with `train`, `test` and, if wanted, `validation` inside; or with images alone, the split "all".
+      size: (height, width) to which all are resized; left out, they must have one size.
+
+    Returns:
+      Arrays (n, height, width, channels) of bytes: one channel where all images are grey, else three.
+
+    >>> image_folder("pictures", size=(32, 32))["train"]  # doctest: +SKIP
+    """
+    folder = Path(folder)
+    splits = {name: folder / name for name in ("train", "validation", "test") if (folder / name).is_dir()}
+    if "train" not in splits or "test" not in splits:
+        splits = {"all": folder}
+    images = {name: _read_images(path, size) for name, path in splits.items()}
+    if all(_is_grey(x) for x in images.values()):
+        images = {name: x[..., :1] for name, x in images.items()}
+    return images
+
+
+def _read_images(folder, size):
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    if not paths:
+        raise FileNotFoundError(f"There are no images in {folder}: looked for files {', '.join(SUFFIXES)}.")
+    images = [_read_image(path, size) for path in paths]
+    for path, image in zip(paths, images, strict=True):
+        if image.shape != images[0].shape:
+            raise ValueError(
+                f"Images need one size: {paths[0]} is {images[0].shape[:2]}, {path} is {image.shape[:2]}. Have them "
+                "resized: --image-size HEIGHT WIDTH."
+            )
+    return np.stack(images)
+
+
+def _read_image(path, size):
+    try:
+        image = tf.io.decode_image(path.read_bytes(), channels=3, expand_animations=False)
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(f"{path} is not an image that can be read: {_first_line(error)}") from error
+    if size is not None:
+        image = tf.cast(tf.round(tf.image.resize(image, size, antialias=True)), tf.uint8)
+    return image.numpy()
+
+
+def _is_grey(images):
+    return all(np.array_equal(images[..., 0], images[..., i]) for i in (1, 2))
+
+
+def _first_line(error) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+@contextlib.contextmanager
+def _quiet():
+    """TensorFlow Datasets writes progress bars for what takes a second."""
+    import tensorflow_datasets as tfds
+
+    tfds.disable_progress_bar()
+    yield

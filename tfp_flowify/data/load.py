@@ -1,0 +1,88 @@
+"""Data by name, or from one's own files, in one form."""
+
+from pathlib import Path
+
+import numpy as np
+
+from tfp_flowify.data import images, tabular
+from tfp_flowify.data.dataset import Data, random_split
+
+IMAGES = {"mnist": images.mnist, "fashion_mnist": images.fashion_mnist, "cifar10": images.cifar10}
+TABULAR = {name: getattr(tabular, name) for name in ("power", "gas", "hepmass", "miniboone", "bsds300")}
+
+#: The names that `load` knows.
+NAMES = ("digits", *IMAGES, *TABULAR)
+
+
+def load(name: str, data_dir=None, download=False, image_size=None) -> Data:
+    """Data by name, or a file or folder of one's own.
+
+    Image sets have no validation split: a tenth of their training images is taken for it, at most 5000.
+
+    Args:
+      name: one of `NAMES`; or the path of a `.npz` file, or of a folder of images. A `.npz` file has arrays train, test
+        and, if wanted, validation (or val), with or without x_ in front; or one array, which is split at random.
+      data_dir: where named sets are; `digits` needs none.
+      download: whether TensorFlow Datasets may fetch what is not there.
+      image_size: (height, width) to which images of a folder are resized.
+
+    >>> load("digits").describe()
+    'digits: 1,294 / 143 / 360 examples to train, validate and test, shape (8, 8, 1), whole numbers 0 ... 16'
+    """
+    if name == "digits":
+        (train, _), (test, _) = images.digits()
+        return Data(name, *_hold_out(train), test, levels=17)
+    if name in IMAGES:
+        (train, _), (test, _) = IMAGES[name](data_dir, download)
+        return Data(name, *_hold_out(train), test, levels=256)
+    if name in TABULAR:
+        return Data(name, *TABULAR[name](data_dir))
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _from_splits(path.name, images.image_folder(path, image_size))
+    if path.suffix == ".npz" and path.is_file():
+        return _from_splits(path.stem, _known_names(path, tabular.read_arrays(path)))
+    if path.suffix == ".npz" or len(path.parts) > 1:
+        raise FileNotFoundError(f"There is no file or folder {path}.")
+    raise ValueError(f"Data are one of {', '.join(NAMES)}, a .npz file or a folder of images. Received: {name!r}")
+
+
+def _hold_out(train):
+    count = min(5000, len(train) // 10) or 1
+    return train[:-count], train[-count:]
+
+
+def _known_names(path, arrays):
+    """Arrays by split, whatever they are called."""
+    short = {name.removeprefix("x_").removeprefix("X_"): array for name, array in arrays.items()}
+    short = {"validation" if name in ("val", "valid") else name: array for name, array in short.items()}
+    splits = {name: short[name] for name in ("train", "validation", "test") if name in short}
+    if "train" in splits and "test" in splits:
+        return splits
+    largest = max(arrays, key=lambda name: arrays[name].size, default=None)
+    if largest is None or arrays[largest].ndim < 2:
+        raise ValueError(
+            f"{path} has no examples: it needs arrays train and test, or one array (n, ...). "
+            f"Received: {', '.join(f'{name} {array.shape}' for name, array in arrays.items()) or 'no arrays'}"
+        )
+    return {"all": arrays[largest]}
+
+
+def _from_splits(name, splits):
+    if "all" in splits:
+        splits = dict(zip(("train", "validation", "test"), random_split(splits["all"]), strict=True))
+    if "validation" not in splits:
+        splits["train"], splits["validation"] = _hold_out(splits["train"])
+    splits = {split: _with_channels(x) for split, x in splits.items()}
+    is_bytes = all(x.dtype == np.uint8 for x in splits.values())
+    if not is_bytes:
+        splits = {split: x.astype(np.float32) for split, x in splits.items()}
+    for split, x in splits.items():
+        if not np.isfinite(x).all():
+            raise ValueError(f"The {split} examples of {name} have NaN or infinite numbers.")
+    return Data(name, splits["train"], splits["validation"], splits["test"], levels=256 if is_bytes else None)
+
+
+def _with_channels(x):
+    """Grey images may come without a channel axis."""
+    return x[..., None] if x.ndim == 3 else x

@@ -1,0 +1,88 @@
+"""Likelihoods of data under a flow, with standard errors, for files and for people."""
+
+import math
+
+import numpy as np
+
+
+def unit_of(data) -> str:
+    """What likelihoods are given in."""
+    return "bits/dim" if data.is_image else "nats"
+
+
+def likelihoods(flow, x, in_bits: bool, **kwargs) -> np.ndarray:
+    """Bits per dimension or nats, for each example."""
+    return np.asarray(flow.bits_per_dim(x, **kwargs) if in_bits else flow.log_prob(x, **kwargs), np.float64)
+
+
+def evaluate(
+    flow, data, draws: int = 100, weighted_examples: int = 1000, split: str = "test", seed: int = 0, say=print
+) -> dict:
+    """Likelihoods of a split: with one draw of the noise, and importance-weighted with many.
+
+    The weighted one takes many times longer, so it is for a random part of the examples; the single-draw figure of that
+    same part stands beside it.
+
+    Args:
+      flow: with `log_prob` and `bits_per_dim`.
+      data: of it.
+      draws: of the noise, for the weighted figure.
+      weighted_examples: how many it is for, at most.
+      split: "test", "validation" or "train".
+      seed: of the noise.
+      say: where to tell what is being done.
+    """
+    x, in_bits = getattr(data, split), data.is_image
+    rows = np.random.default_rng(0).permutation(len(x))[:weighted_examples]
+    say(f"Likelihoods of {len(x):,} {split} examples with one draw of the noise, of {len(rows):,} with {draws} ...")
+    single = likelihoods(flow, x, in_bits, seed=seed)
+    weighted = likelihoods(flow, x[rows], in_bits, num_draws=draws, seed=seed)
+    return {
+        "unit": unit_of(data),
+        "split": split,
+        "single_draw": _summary(single),
+        "single_draw_same_examples": _summary(single[rows]),
+        "importance_weighted": {**_summary(weighted), "draws": draws},
+        "gain": _summary((single[rows] - weighted) * (1 if in_bits else -1)),
+    }
+
+
+def _summary(values):
+    """Mean and its standard error."""
+    error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return {"mean": float(values.mean()), "standard_error": float(error), "examples": len(values)}
+
+
+def table(report: dict) -> str:
+    """The figures of a report, one in a line."""
+    width = max(len(name) for name, _ in rows_of(report)) + 2
+    return "\n".join(f"{name:<{width}}{value}" for name, value in rows_of(report))
+
+
+def rows_of(report: dict) -> list:
+    """Names and figures of a report, for people."""
+    unit, weighted = report["unit"], report["importance_weighted"]
+    rows = [("data", report["data"]), ("model", report["model"])] if "model" in report else []
+    rows += [
+        (f"{report['split']}, one draw", _with_error(report["single_draw"], unit)),
+        (f"{report['split']}, {weighted['draws']} draws", _with_error(weighted, unit)),
+        ("  one draw, same examples", _with_error(report["single_draw_same_examples"], unit)),
+    ]
+    if "training_seconds" not in report:
+        return rows
+    rows += [
+        ("validation, one draw", f"{report['validation']:.4f} {unit}, best in epoch {report['best_epoch']}"),
+        ("trained", f"{report['training_seconds'] / 60:.1f} min, {report['epochs']} epochs, {report['steps']:,} steps"),
+        ("weights", f"{report['parameters']:,}"),
+    ]
+    if "seconds_per_step" in report:
+        rows.append(("seconds per step", f"{report['seconds_per_step']:.4f}"))
+    if "seconds_to_first_step" in report:
+        rows.append(("seconds to first step", f"{report['seconds_to_first_step']:.1f}"))
+    if "peak_memory_bytes" in report:
+        rows.append(("peak memory", f"{report['peak_memory_bytes'] / 1e9:.2f} GB"))
+    return rows
+
+
+def _with_error(figure, unit):
+    return f"{figure['mean']:.4f} +- {figure['standard_error']:.4f} {unit} ({figure['examples']:,} examples)"

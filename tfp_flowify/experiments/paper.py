@@ -1,0 +1,214 @@
+"""The experiments of the paper: what was run, what came out there, and a page that sets ours beside it."""
+
+import dataclasses
+import fnmatch
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tfp_flowify.experiments.folder import RunFolder, moved_into
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A run of the paper.
+
+    Args:
+      data, model, noise: as for `train`.
+      paper: the figure there, bits per dimension or nats.
+      minutes: that it is given here.
+    """
+
+    data: str
+    model: str
+    paper: float
+    noise: str = "normal"
+    minutes: float = 10.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}_{self.model}" + ("_uniform" if self.noise == "uniform" else "")
+
+    @property
+    def is_image(self) -> bool:
+        return self.data in ("mnist", "cifar10")
+
+    def arguments(self, minutes=None) -> list:
+        """Of `tfp-flowify train`, but for folders."""
+        noise = ["--noise", "uniform"] if self.noise == "uniform" else []
+        return ["--data", self.data, "--model", self.model, *noise, "--minutes", f"{minutes or self.minutes:g}"]
+
+
+MODELS = {
+    "fmlp": "fMLP",
+    "fconv1": "fConv1",
+    "fconv2": "fConv2",
+    "fconv1_nsf": "fConv1 + NSF",
+    "fconv2_nsf": "fConv2 + NSF",
+}
+SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+PAPER_MNIST = (4.19, 3.11, 1.41, 2.70, 1.35)
+PAPER_CIFAR = (5.45, 4.91, 4.20, 3.93, 3.69)
+PAPER_TABLES = {"power": -0.50, "gas": 5.35, "hepmass": -19.56, "miniboone": -14.05, "bsds300": 144.22}
+
+#: All of them, in the order in which they are run.
+EXPERIMENTS = (
+    *(Experiment("mnist", model, figure) for model, figure in zip(MODELS, PAPER_MNIST, strict=True)),
+    Experiment("mnist", "fconv1", 3.41, noise="uniform"),
+    *(Experiment(name, "fmlp", figure) for name, figure in PAPER_TABLES.items()),
+    *(Experiment("cifar10", model, figure, minutes=20) for model, figure in zip(MODELS, PAPER_CIFAR, strict=True)),
+    Experiment("cifar10", "fconv1", 6.24, noise="uniform", minutes=20),
+)
+
+#: The paper's own code on two cores like those of our first runs: bits per dimension, and after how many minutes.
+PAPER_CODE = {"mnist_fconv2": (6.05, 12), "mnist_fmlp": (6.90, 6), "mnist_fconv1": (13.1, 6)}
+
+
+def chosen(patterns) -> list:
+    """The experiments whose names match; all for None."""
+    for pattern in patterns or []:
+        if not any(fnmatch.fnmatch(e.name, pattern) for e in EXPERIMENTS):
+            names = ", ".join(e.name for e in EXPERIMENTS)
+            raise ValueError(f"There is no experiment {pattern!r}. There are: {names}")
+    return [e for e in EXPERIMENTS if not patterns or any(fnmatch.fnmatch(e.name, p) for p in patterns)]
+
+
+def reproduce(experiments, runs, out, folders: dict, minutes=None) -> list:
+    """Runs experiments one after the other; the names of those that failed.
+
+    Args:
+      experiments: to run.
+      runs: folder of the run folders.
+      out: folder of the page, written anew after each.
+      folders: of "images" and of "tables".
+      minutes: for each, in place of its own.
+    """
+    failed = []
+    for i, experiment in enumerate(experiments):
+        run = RunFolder(Path(runs) / experiment.name)
+        title = f"{i + 1} of {len(experiments)}: {experiment.name}"
+        if run.report.is_file():
+            print(f"{title} is done already.")
+            continue
+        print(f"{title}, {minutes or experiment.minutes:g} minutes", flush=True)
+        folder = folders["images" if experiment.is_image else "tables"]
+        command = [sys.executable, "-m", "tfp_flowify", "train", "--out", str(run.path)]
+        command += ["--resume"] if run.last.is_file() else experiment.arguments(minutes)
+        command += ["--data-dir", folder] if folder and "--resume" not in command else []
+        if run.config.is_file() and not run.last.is_file():
+            run.config.unlink()  # Killed before its first epoch: nothing to go on with.
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+        if subprocess.run(command, check=False, env=quiet).returncode:
+            failed.append(experiment.name)
+        else:
+            write_results(runs, out)
+    return failed
+
+
+def write_results(runs, out) -> Path:
+    """Writes README.md and the pictures of all finished runs into a folder; the path of the page."""
+    runs, out = Path(runs), Path(out)
+    done = {}
+    for experiment in EXPERIMENTS:
+        run = RunFolder(runs / experiment.name)
+        if run.report.is_file():
+            done[experiment.name] = json.loads(run.report.read_text())
+            _copy_pictures(run.path, out / "pictures" / experiment.name)
+    out.mkdir(parents=True, exist_ok=True)
+    machines = sorted({report["machine"] for report in done.values()})
+    parts = [
+        "# Results\n\nWritten by `tfp-flowify reproduce`, from runs on: "
+        + ("; ".join(machines) or "nothing yet")
+        + ".\n",
+        INTRODUCTION,
+        *_image_tables(done),
+        _noise_table(done),
+        _tabular_table(done),
+        _commands(done),
+        _pictures(done),
+    ]
+    with moved_into(out / "README.md") as new:
+        new.write_text("\n".join(parts), encoding="utf-8")
+    return out / "README.md"
+
+
+INTRODUCTION = """
+Test figures of the epoch with the best validation figure, with their standard errors. "One draw" is the bound that is
+trained, on all test examples; "100 draws" is importance-weighted, on at most 1000 of them, and so a tighter bound.
+Minutes are wall-clock time of training with compiling, validating and saving. The paper's runs took 8 to 12 hours
+(MNIST) and 36 to 48 hours (CIFAR-10) on a GPU; "its code here" is the paper's own code on two cores like ours. The
+layer sizes are those of its appendix, but for fConv2, which it does not print; the densities of what layers drop are
+ours: splines given by small networks, and a spline of all pixels alike in front.
+"""
+
+
+def _image_tables(done):
+    head = "| network | paper | its code here | ours, one draw | ours, 100 draws | minutes | steps | weights |"
+    for data, title in SETS.items():
+        rows = [head, "| --- " * 8 + "|"]
+        for model, label in MODELS.items():
+            experiment = next(e for e in EXPERIMENTS if (e.data, e.model, e.noise) == (data, model, "normal"))
+            code = PAPER_CODE.get(experiment.name)
+            code = f"{code[0]:.2f} after {code[1]} min" if code else ""
+            rows.append(f"| {label} | {experiment.paper:.2f} | {code} | {_cells(done.get(experiment.name))} |")
+        yield f"\n## {title}: bits per dimension, lower is better\n\n" + "\n".join(rows) + "\n"
+
+
+def _noise_table(done):
+    rows = [
+        "| data | noise | paper | ours, one draw | ours, 100 draws | minutes | steps | weights |",
+        "| --- " * 8 + "|",
+    ]
+    for data, title in SETS.items():
+        for noise in ("uniform", "normal"):
+            experiment = next(e for e in EXPERIMENTS if (e.data, e.model, e.noise) == (data, "fconv1", noise))
+            rows.append(f"| {title} | {noise} | {experiment.paper:.2f} | {_cells(done.get(experiment.name))} |")
+    return "\n## Noise of fConv1: bits per dimension, lower is better\n\n" + "\n".join(rows) + "\n"
+
+
+def _tabular_table(done):
+    rows = ["| data | paper, fMLP | ours, one draw | ours, 100 draws | minutes | steps | weights |", "| --- " * 7 + "|"]
+    for name, figure in PAPER_TABLES.items():
+        rows.append(f"| {name.upper()} | {figure:.2f} | {_cells(done.get(f'{name}_fmlp'))} |")
+    return "\n## Tables: nats, higher is better\n\n" + "\n".join(rows) + "\n"
+
+
+def _cells(report):
+    if report is None:
+        return " | ".join(["not run"] + [""] * 4)
+    figures = [report["single_draw"], report["importance_weighted"]]
+    cells = [f"{figure['mean']:.3f} +- {figure['standard_error']:.3f}" for figure in figures]
+    cells += [f"{report['training_seconds'] / 60:.1f}", f"{report['steps']:,}", f"{report['parameters']:,}"]
+    return " | ".join(cells)
+
+
+def _commands(done):
+    lines = []
+    for experiment in (e for e in EXPERIMENTS if e.name in done):
+        minutes = done[experiment.name]["minutes"]
+        lines.append(
+            f"    tfp-flowify train {' '.join(experiment.arguments(minutes))} --data-dir DIR --out {experiment.name}"
+        )
+    return "\n## Commands\n\n" + "\n".join(lines) + "\n"
+
+
+def _pictures(done):
+    parts = [
+        "\n## Samples\n\nLeft with what the network drops at its mean, right with it drawn, from the same outputs.\n"
+    ]
+    for experiment in (e for e in EXPERIMENTS if e.name in done):
+        images = " ".join(
+            f'<img src="pictures/{experiment.name}/{name}.png" width="45%">' for name in ("samples_mean", "samples")
+        )
+        parts.append(f"\n{experiment.name}:\n\n{images}\n")
+    return "".join(parts)
+
+
+def _copy_pictures(source, target):
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("samples.png", "samples_mean.png", "curves.png"):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)

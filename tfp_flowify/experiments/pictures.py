@@ -1,0 +1,101 @@
+"""The pictures of a run."""
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from tfp_flowify.plots import save_panels
+
+COUNT = 64
+
+
+def draw_all(folder, flow, data, history, temperature: float = 1.0) -> list:
+    """Writes the pictures of a run; their names."""
+    draw_curves(folder / "curves.png", history, "bits per dimension" if data.is_image else "nats")
+    draw = draw_image_samples if data.is_image else draw_table_samples
+    draw(folder, flow, data, temperature)
+    return ["samples_mean.png", "samples.png", "reconstructions.png", "curves.png"]
+
+
+def draw_curves(path, history, unit: str):
+    """Training and validation likelihood against minutes."""
+    figure = Figure(figsize=(7, 4), dpi=120, layout="constrained")
+    axis = figure.subplots()
+    minutes = [row["seconds"] / 60 for row in history]
+    for name in ("train", "validation"):
+        values = [row[name] for row in history]
+        axis.plot(minutes, values, marker="o", markersize=3, label=f"{name}, {values[-1]:.3f} at the end")
+    axis.set(xlabel="minutes", ylabel=unit)
+    shown = np.array([[row["train"], row["validation"]] for row in history])
+    low, high = shown.min(), np.quantile(shown, 0.95) if len(shown) > 5 else shown.max()
+    if unit == "nats":
+        low, high = (np.quantile(shown, 0.05) if len(shown) > 5 else low), shown.max()
+    room = 0.1 * (high - low) or 0.1
+    axis.set_ylim(low - room, high + room)
+    axis.grid(alpha=0.3)
+    axis.legend()
+    figure.savefig(path)
+
+
+def draw_image_samples(folder, flow, data, temperature):
+    """The paper's two columns, with the same outputs; and examples with what the output tells of them."""
+    limits = (0, data.levels - 1) if data.levels else (float(data.train.min()), float(data.train.max()))
+    drawn = {"temperature": temperature, "seed": 0}
+    count = COUNT if max(data.shape[:2]) <= 64 else 16
+    save_panels(folder / "samples.png", {"samples": flow.sample(count, **drawn)}, limits)
+    mean = {"samples, what is dropped at its mean": flow.sample(count, mean=True, **drawn)}
+    save_panels(folder / "samples_mean.png", mean, limits)
+    x = data.test[: min(count, 32)]
+    pairs = np.stack([np.asarray(x, np.float32), np.asarray(flow.reconstruct(x))], axis=1).reshape(-1, *data.shape)
+    title = "test examples, beside each its reconstruction"
+    save_panels(folder / "reconstructions.png", {title: pairs}, limits, columns=8)
+
+
+def draw_table_samples(folder, flow, data, temperature):
+    """Histograms of columns, of test examples and of samples; and reconstructed against true values."""
+    count = min(10_000, len(data.test))
+    x = data.test[:count]
+    drawn = {"temperature": temperature, "seed": 0}
+    for name, samples in (
+        ("samples", flow.sample(count, **drawn)),
+        ("samples_mean", flow.sample(count, mean=True, **drawn)),
+    ):
+        _histograms(folder / f"{name}.png", x, np.asarray(samples))
+    _scatter(folder / "reconstructions.png", x[:2000], np.asarray(flow.reconstruct(x[:2000])))
+
+
+def _panels(columns):
+    """A figure with a panel for each column, twelve at most."""
+    count = min(columns, 12)
+    across = min(count, 4)
+    down = math.ceil(count / across)
+    figure = Figure(figsize=(3 * across, 2.6 * down), dpi=120, layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).reshape(-1)
+    for panel in panels[count:]:
+        panel.set_axis_off()
+    return figure, panels[:count]
+
+
+def _histograms(path, x, samples):
+    figure, panels = _panels(x.shape[1])
+    for i, panel in enumerate(panels):
+        low, high = np.quantile(x[:, i], [0.001, 0.999])
+        bins = np.linspace(low, high + 1e-6, 60)
+        panel.hist(x[:, i], bins, density=True, color="0.75", label="test data")
+        panel.hist(samples[:, i], bins, density=True, histtype="step", color="tab:blue", label="samples")
+        panel.set_title(f"column {i}", fontsize=9)
+        panel.set_yticks([])
+    panels[0].legend(fontsize=8)
+    figure.savefig(path)
+
+
+def _scatter(path, x, reconstructed):
+    figure, panels = _panels(x.shape[1])
+    for i, panel in enumerate(panels):
+        panel.scatter(x[:, i], reconstructed[:, i], s=2, alpha=0.4)
+        low, high = np.quantile(x[:, i], [0.001, 0.999])
+        panel.plot([low, high], [low, high], color="0.5", linewidth=1)
+        panel.set(xlim=(low, high), ylim=(low, high))
+        panel.set_title(f"column {i}: true, and from the output", fontsize=8)
+    figure.savefig(path)

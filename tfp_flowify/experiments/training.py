@@ -1,0 +1,213 @@
+"""A training run, from data to a folder with a trained flow and a report; it can be killed and resumed."""
+
+import dataclasses
+import os
+import platform
+import statistics
+
+import keras
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_flowify
+from tfp_flowify import zoo
+from tfp_flowify.data import Data, batches, load
+from tfp_flowify.experiments.callbacks import (
+    Clock,
+    CosineDecay,
+    Progress,
+    Recorder,
+    StopOnInterrupt,
+    Validation,
+    clock_time,
+    peak_memory,
+)
+from tfp_flowify.experiments.figures import unit_of
+from tfp_flowify.experiments.folder import RunFolder
+from tfp_flowify.experiments.report import write_report
+
+#: An epoch has at least so many steps: small data are gone through several times in one.
+LEAST_STEPS = 100
+
+
+@dataclasses.dataclass
+class Options:
+    """What a run is: its data, its network, how it is trained. Kept in `config.json`."""
+
+    data: str = "digits"
+    model: str = "fconv2"
+    minutes: float | None = None
+    epochs: int | None = None
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    clip_norm: float = 0.0
+    seed: int = 0
+    noise: str = "normal"
+    transform: str = "affine+spline"
+    steps: int = 1
+    inverse: str = "funnel"
+    precision: str = "float32"
+    strategy: str = "none"
+    xla: bool = True
+    data_dir: str | None = None
+    download: bool = False
+    image_size: list | None = None
+    validation_examples: int = 5000
+    draws: int = 100
+    weighted_examples: int = 1000
+    temperature: float = 1.0
+
+    def __post_init__(self):
+        for name in ("minutes", "epochs", "batch_size", "learning_rate", "draws", "weighted_examples", "temperature"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"--{name.replace('_', '-')} is a positive number. Received: {value}")
+        if self.minutes is None and self.epochs is None:
+            raise ValueError("Say how long to train: --minutes or --epochs, or both.")
+
+
+def train(options: Options, out, say=print) -> dict | None:
+    """Trains a flow and writes all that belongs to the run into a folder.
+
+    Args:
+      options: of the run.
+      out: the folder.
+      say: where to tell what is being done.
+
+    Returns:
+      The report, or None when it was interrupted by Ctrl-C.
+    """
+    folder, make_scope = RunFolder(out), _prepare(options)
+    folder.check_free()
+    data = load(options.data, options.data_dir, options.download, options.image_size)
+    say(data.describe())
+    _steps_per_epoch(data, options)
+    with make_scope():
+        flow = _fresh_flow(options, data)
+    folder.start({**dataclasses.asdict(options), "versions": _versions(), "machine": machine()})
+    return _run(flow, data, options, folder, say)
+
+
+def resume(out, given: dict | None = None, say=print) -> dict | None:
+    """Goes on with the run in a folder, from its last epoch, as if it had never stopped.
+
+    Args:
+      out: the folder.
+      given: options; `minutes` and `epochs` may differ from those that the run was started with.
+      say: where to tell what is being done.
+    """
+    folder = RunFolder(out)
+    options = _options_of(folder, given or {})
+    folder.make()
+    make_scope = _prepare(options)
+    data = load(options.data, options.data_dir, options.download, options.image_size)
+    say(data.describe())
+    with make_scope():
+        flow = folder.load(folder.last) if folder.last.is_file() else _fresh_flow(options, data)
+    return _run(flow, data, options, folder, say)
+
+
+def _run(flow, data, options, folder, say):
+    say(
+        f"{options.model}: {flow.count_params():,} weights, {len(flow.network.layers)} layers; run folder {folder.path}"
+    )
+    recorder, is_interrupted = _fit(flow, data, options, folder, say)
+    if is_interrupted:
+        say(f"Stopped; what was learned is in {folder.last}. To go on: --resume --out {folder.path}")
+        return None
+    speed = {"peak_memory_bytes": peak_memory()}
+    if recorder.step_seconds:
+        speed["seconds_to_first_step"] = recorder.first_step
+        speed["seconds_per_step"] = statistics.median(recorder.step_seconds)
+    return write_report(folder, folder.load(), data, speed, say)
+
+
+def _prepare(options: Options):
+    """Sets precision and seed; gives the scope in which flows are made."""
+    strategy = tf.distribute.MirroredStrategy() if options.strategy == "mirrored" else tf.distribute.get_strategy()
+    keras.config.set_dtype_policy(options.precision)
+    keras.utils.set_random_seed(options.seed)
+    return strategy.scope
+
+
+def _options_of(folder, given: dict) -> Options:
+    """The options that a run was started with; budgets may be given anew."""
+    config, budgets = folder.read_config(), ("minutes", "epochs")
+    kept = {field.name: config[field.name] for field in dataclasses.fields(Options) if field.name in config}
+    for name, value in given.items():
+        if name not in budgets and kept.get(name) != value:
+            raise ValueError(
+                f"The run in {folder.path} was started with {name}={kept.get(name)!r}, so it cannot go on with "
+                f"{value!r}. Leave it out, or start another run (--out DIR)."
+            )
+    return Options(**{**kept, **{name: value for name, value in given.items() if name in budgets}})
+
+
+def _fresh_flow(options, data: Data):
+    funnel = {"transform": options.transform, "steps": options.steps, "inverse": options.inverse}
+    flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, **funnel)
+    flow.adapt(data.train[:500], seed=options.seed)
+    optimizer = keras.optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm or None)
+    flow.compile(optimizer, jit_compile=options.xla and options.strategy == "none")
+    return flow
+
+
+def _steps_per_epoch(data, options):
+    """Steps of whole passes over the data."""
+    one_pass = len(data.train) // options.batch_size
+    if one_pass < 1:
+        raise ValueError(
+            f"{options.data} has {len(data.train)} training examples, fewer than --batch-size {options.batch_size}."
+        )
+    return one_pass * -(-LEAST_STEPS // one_pass)
+
+
+def _fit(flow, data, options, folder, say):
+    steps_per_epoch, done = _steps_per_epoch(data, options), int(flow.optimizer.iterations)
+    rows = folder.read_history(done)
+    clock = Clock(
+        options.minutes,
+        options.epochs and options.epochs * steps_per_epoch,
+        rows[-1]["seconds"] if rows else 0.0,
+    )
+    recorder, interrupt = Recorder(folder, clock, data.is_image, rows), StopOnInterrupt()
+    if clock.share(done) >= 1:
+        say("All of its training is done already.")
+        return recorder, False
+    if done:
+        say(
+            f"Going on after step {done:,} of epoch {int(rows[-1]['epoch'])}, {clock_time(clock.seconds)} into the run."
+        )
+    first_pass = done // (len(data.train) // options.batch_size)
+    flow.fit(
+        batches(data.train, options.batch_size, options.seed, first_pass),
+        epochs=10**9,
+        initial_epoch=done // steps_per_epoch,
+        steps_per_epoch=steps_per_epoch,
+        shuffle=False,  # The batches are.
+        verbose=0,
+        callbacks=[
+            interrupt,
+            CosineDecay(clock, options.learning_rate),
+            Validation(data.validation[: options.validation_examples], data.is_image),
+            Progress(clock, unit_of(data)),
+            recorder,
+        ],
+    )
+    return recorder, interrupt.interrupted
+
+
+def _versions():
+    return {
+        "tfp_flowify": tfp_flowify.__version__,
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "tensorflow_probability": tfp.__version__,
+        "keras": keras.__version__,
+    }
+
+
+def machine() -> str:
+    """Processors and GPUs, in a few words."""
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    return f"{platform.machine()}, {os.cpu_count()} cores, {f'{gpus} GPU' if gpus else 'no GPU'}"
