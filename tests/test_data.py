@@ -211,3 +211,16 @@ def test_power_has_the_sizes_and_the_gaussian_likelihood_of_the_benchmark():
     distance = np.einsum("ni,ij,nj->n", apart, np.linalg.inv(covariance), apart)
     nats = -0.5 * (distance + np.linalg.slogdet(2 * np.pi * covariance)[1])
     assert abs(nats.mean() + 7.74) < 0.02  # As in the paper on masked autoregressive flows.
+
+
+@needs("tfds/mnist")
+def test_what_a_histogram_knows_of_mnist():
+    """The figures that results/README.md gives for scale."""
+    loaded = load("mnist", shared_data("tfds"))
+    train = np.concatenate([loaded.train, loaded.validation]).reshape(60000, 784)
+    test = loaded.test.reshape(10000, 784)
+    shared = (np.bincount(train.ravel(), minlength=256) + 1) / (train.size + 256)
+    assert abs(-np.log2(shared)[test].mean() - 1.97) < 0.005
+    counts = np.stack([np.bincount(column, minlength=256) for column in train.T])
+    own = (counts + 25.6 * shared) / (60000 + 25.6)
+    assert abs(-np.log2(own[np.arange(784), test]).mean() - 1.69) < 0.005

@@ -59,9 +59,7 @@ def add_arguments(parser):
     how.add_argument(
         "--steps", type=int, help="in which a layer drops its dimensions, each given those before (default: 1)"
     )
-    how.add_argument(
-        "--precision", choices=["float32", "float64", "mixed_bfloat16", "mixed_float16"], help="(default: float32)"
-    )
+    how.add_argument("--precision", choices=["float32", "float64", "mixed_bfloat16"], help="(default: float32)")
     how.add_argument("--strategy", choices=["none", "mirrored"], help="mirrored trains on all GPUs (default: none)")
     how.add_argument(
         "--no-xla", dest="xla", action="store_false", default=None, help="do not compile the step with XLA"
@@ -71,22 +69,17 @@ def add_arguments(parser):
     test.add_argument("--weighted-examples", type=int, help="test examples for that figure (default: 1000)")
     test.add_argument("--validation-examples", type=int, help="used after each epoch (default: 5000)")
     test.add_argument("--temperature", type=float, help="of the samples in the pictures (default: 1)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/digits"), help="folder of the run (default: %(default)s)"
-    )
+    parser.add_argument("--out", type=Path, help="folder of the run (default: runs/DATA)")
 
 
 def run(arguments) -> int:
-    from tfp_flowify.data.load import TABULAR
     from tfp_flowify.experiments import Options, resume, train
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
-    out, goes_on = given.pop("out"), given.pop("resume")
-    del given["run"]
-    if goes_on:
+    del given["run"], given["resume"]
+    out = given.pop("out", None) or Path("runs") / Path(given.get("data", Options.data)).stem
+    if arguments.resume:
         return 0 if resume(out, given) else 130
-    if given.get("data") in TABULAR:
-        given = {"model": "fmlp", "batch_size": 512, **given}
     if not {"minutes", "epochs"} & given.keys():
         given["minutes"] = 2.0
     return 0 if train(Options(**given), out) else 130

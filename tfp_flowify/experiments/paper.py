@@ -137,11 +137,15 @@ def write_results(runs, out) -> Path:
 
 INTRODUCTION = """
 Test figures of the epoch with the best validation figure, with their standard errors. "One draw" is the bound that is
-trained, on all test examples; "100 draws" is importance-weighted, on at most 1000 of them, and so a tighter bound.
-Minutes are wall-clock time of training with compiling, validating and saving. The paper's runs took 8 to 12 hours
-(MNIST) and 36 to 48 hours (CIFAR-10) on a GPU; "its code here" is the paper's own code on two cores like ours. The
-layer sizes are those of its appendix, but for fConv2, which it does not print; the densities of what layers drop are
-ours: splines given by small networks, and a spline of all pixels alike in front.
+trained, on all test examples; "100 draws" is importance-weighted, on at most 1000 of them, so a tighter bound with a
+larger error. Minutes are wall-clock time of training, compiling, validating and saving included. The paper's runs took 8 to
+12 hours (MNIST) and 36 to 48 hours (CIFAR-10) on a GPU; "its code here" is the paper's own code on two cores like ours.
+
+What is the same: the layer sizes are those of the paper's appendix, but for fConv2, which it does not print. What is not:
+a logit and one spline shared by all pixels stand in front, and what layers drop has spline densities given by small
+networks, convolutional where the layer is. For scale: on MNIST, a histogram of pixel values, the same for all pixels, has 1.97
+bits per dimension on the test set, and one for each pixel 1.69; on CIFAR-10 the first has 7.91. The table of POWER is
+learned by dense layers of widths 5, 4, 3, 2 and 1, which need no noise: its likelihood is exact.
 """
 
 

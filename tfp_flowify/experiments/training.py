@@ -32,13 +32,16 @@ LEAST_STEPS = 100
 
 @dataclasses.dataclass
 class Options:
-    """What a run is: its data, its network, how it is trained. Kept in `config.json`."""
+    """What a run is: its data, its network, how it is trained. Kept in `config.json`.
+
+    Left out, the model is `fconv2` with batches of 128 for images, `fmlp` with batches of 512 for tables.
+    """
 
     data: str = "digits"
-    model: str = "fconv2"
+    model: str | None = None
     minutes: float | None = None
     epochs: int | None = None
-    batch_size: int = 128
+    batch_size: int | None = None
     learning_rate: float = 2e-3
     clip_norm: float = 0.0
     seed: int = 0
@@ -65,6 +68,11 @@ class Options:
         if self.minutes is None and self.epochs is None:
             raise ValueError("Say how long to train: --minutes or --epochs, or both.")
 
+    def completed(self, data: Data) -> "Options":
+        """With what depends on the data."""
+        model, batch_size = ("fconv2", 128) if data.is_image else ("fmlp", 512)
+        return dataclasses.replace(self, model=self.model or model, batch_size=self.batch_size or batch_size)
+
 
 def train(options: Options, out, say=print) -> dict | None:
     """Trains a flow and writes all that belongs to the run into a folder.
@@ -81,6 +89,7 @@ def train(options: Options, out, say=print) -> dict | None:
     folder.check_free()
     data = load(options.data, options.data_dir, options.download, options.image_size)
     say(data.describe())
+    options = options.completed(data)
     _steps_per_epoch(data, options)
     with make_scope():
         flow = _fresh_flow(options, data)
