@@ -58,6 +58,31 @@ def test_npz_of_one_array_is_split_the_same_way_each_time(tmp_path):
     np.testing.assert_array_equal(np.sort(every.reshape(50, -1), axis=0), np.sort(x.reshape(50, -1), axis=0))
 
 
+def test_sorted_data_are_validated_on_all_kinds(tmp_path):
+    x = np.repeat(np.arange(10.0), 20)[:, None] + 0.01 * rows(200, 2)
+    np.savez(tmp_path / "sorted.npz", train=x, test=x)
+    loaded = load(str(tmp_path / "sorted.npz"))
+    assert len(set(loaded.validation[:, 0].round())) > 4
+    every = np.concatenate([loaded.train, loaded.validation])
+    np.testing.assert_allclose(np.sort(every[:, 0]), np.sort(x[:, 0]), rtol=1e-6)
+
+
+def test_whole_numbers_have_levels(tmp_path):
+    np.savez(tmp_path / "whole.npz", x=np.random.default_rng(0).integers(0, 17, [50, 3]))
+    assert load(str(tmp_path / "whole.npz")).levels == 17
+    np.savez(tmp_path / "negative.npz", x=np.arange(-5, 5).reshape(5, 2))
+    with pytest.raises(ValueError, match=r"negative has -5 \.\.\. 4. Shift them"):
+        load(str(tmp_path / "negative.npz"))
+
+
+def test_entries_that_never_change_have_no_density(tmp_path):
+    x = rows(50, 3)
+    x[:, 1] = 2.0
+    np.savez(tmp_path / "constant.npz", x=x)
+    with pytest.raises(ValueError, match=r"constant has 1 of 3 entries .* the first at \(1,\)"):
+        load(str(tmp_path / "constant.npz"))
+
+
 def write_image(path, x):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(tf.io.encode_png(x).numpy())
@@ -174,6 +199,9 @@ def test_what_is_missing_is_named_with_the_place_and_the_way_to_it(tmp_path):
         load("gas")
     with pytest.raises(FileNotFoundError, match="no file or folder"):
         load(str(tmp_path / "none.npz"))
+    (tmp_path / "table.csv").write_text("1,2")
+    with pytest.raises(ValueError, match=r"table.csv is no .npz file"):
+        load(str(tmp_path / "table.csv"))
     with pytest.raises(FileNotFoundError, match="no images in"):
         load(str(tmp_path))
 

@@ -70,6 +70,25 @@ def test_fmlp_of_tables_narrows_to_one_without_noise(features):
     assert zoo.build("fmlp", (features,)).noise_shapes == []
 
 
+def test_columns_of_any_scale_are_standardized():
+    x = np.random.default_rng(0).normal([0, 5e4], [1, 1e5], [500, 2]).astype("float32")
+    flow = zoo.build("fmlp", (2,))
+    flow.adapt(x)
+    normalization = kinds(flow, layers.Normalization)[0]
+    np.testing.assert_allclose(np.std(normalization(x), axis=0), 1, rtol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(256, 256, 3), (128, 96, 1)])
+def test_large_images_need_no_large_rotation(shape):
+    for sizes in (zoo.fconv1_sizes, zoo.fconv2_sizes):
+        convolutions, units = sizes(shape)
+        channels = shape[-1]
+        for filters, kernel_size, *_ in convolutions:
+            assert np.prod(kernel_size) * (1 if isinstance(kernel_size, tuple) else kernel_size) * channels <= 1152
+            channels = filters
+        assert max(units) <= 128
+
+
 def test_networks_for_tables_train():
     x = np.random.default_rng(0).normal(5, 3, [64, 4]).astype("float32")
     flow = zoo.build("fmlp_8_4", (4,))
@@ -88,6 +107,7 @@ def test_networks_for_tables_train():
         ("resnet", (8, 8, 1), r"Networks for images are fmlp, fconv1.*'resnet' for data of \(8, 8, 1\)"),
         ("fconv1", (6,), r"Networks for tables are fmlp.*'fconv1' for data of \(6,\)"),
         ("fmlp_0", (6,), "Networks for tables"),
+        ("fmlp", (64, 64, 3), r"4096 of them at most.*\(64, 64, 3\), 12288 numbers"),
         ("fmlp", (4, 4), r"images \(h, w, c\) and tables .*\(4, 4\)"),
     ],
 )

@@ -68,7 +68,10 @@ class Adapter:
         """Channels of mean zero and unit variance, where both weights are variables: `Normalization`."""
         both = [diagonal.log_scale, diagonal.shift]
         if self.network and all(hasattr(weight, "assign") for weight in both):
-            mean, deviation = _moments(x, len(diagonal.inputs[0]))
+            x = np.asarray(x, np.float64)
+            axes = tuple(range(x.ndim - len(diagonal.inputs[0])))
+            mean, deviation = x.mean(axes), x.std(axes)
+            deviation = np.where(deviation > 1e-6 * np.abs(mean), deviation, 1.0)  # Columns may differ by any factor.
             diagonal.log_scale.assign(-np.log(deviation))
             diagonal.shift.assign(-mean / deviation)
 

@@ -16,6 +16,7 @@ def export_flow(endpoints: Endpoints, variables, path, num_draws: int = 1):
     """
     module = tf.Module()
     module.weights = list(variables)
+    module.levels = tf.Variable(endpoints.distribution.bijector.levels or 0, trainable=False, name="levels")
     log_prob, names = endpoints.log_prob(num_draws), endpoints.part_names
     signatures = {
         "log_prob": _signature(lambda x, seed: {"log_prob": log_prob(x, seed)}, [endpoints.x, endpoints.seed]),

@@ -38,7 +38,8 @@ def save_panels(path, panels: dict, limits, columns=None):
     low, high = limits
     grids = [tile_images(images, columns) for images in panels.values()]
     height, width = grids[0].shape[:2]
-    figure = Figure(figsize=(3.2 * len(grids), 3.2 * height / width + 0.3), dpi=120, layout="constrained")
+    side = max(3.2, 2.2 * width / 120)  # Inches: two dots or more for each pixel.
+    figure = Figure(figsize=(side * len(grids), side * height / width + 0.3), dpi=120, layout="constrained")
     for axis, title, grid in zip(figure.subplots(1, len(grids), squeeze=False)[0], panels, grids, strict=True):
         shown = np.nan_to_num(np.clip((grid - low) / (high - low), 0, 1), nan=1.0)
         axis.imshow(np.broadcast_to(shown, (*shown.shape[:2], 3)), interpolation="nearest")

@@ -86,6 +86,11 @@ def fmlp_units(shape) -> list:
     if shape in known:
         return known[shape]
     size = math.prod(shape)
+    if size > 4096:
+        raise ValueError(
+            f"fmlp rotates all numbers of an image at once, which is for 4096 of them at most. Received: {shape}, "
+            f"{size} numbers. Use fconv1 or fconv2, or smaller images (--image-size)."
+        )
     halves = [min(1024, size >> i) for i in itertools.takewhile(lambda i: size >> i >= 8, itertools.count(1))]
     return list(dict.fromkeys(halves)) or [size]
 
@@ -104,8 +109,9 @@ def fconv1_sizes(shape) -> tuple:
         filters = [27, 64, 100, 112]
         return [*((count, 3, 2, "same") for count in filters), (128, 2, 2, "valid")], [128] * 10
     *sides, channels = shape
-    filters, convolutions = iter([16, 24, 32, 48, 64] if channels == 1 else [27, 64, 100, 112, 128]), []
-    while max(sides) > 2 and len(convolutions) < 4:
+    first = [16, 24, 32, 48, 64] if channels == 1 else [27, 64, 100, 112, 128]
+    filters, convolutions = itertools.chain(first, itertools.repeat(first[-1])), []
+    while max(sides) > 2:
         convolutions.append((next(filters), 3, 2, "same"))
         sides = [-(-side // 2) for side in sides]
     last = next(filters)
@@ -115,14 +121,14 @@ def fconv1_sizes(shape) -> tuple:
 def fconv2_sizes(shape) -> tuple:
     """The same with kernels of 2 x 2 that do not overlap; the paper does not print its own.
 
-    Each keeps half of what it sees, so that nothing but borders of odd sides adds noise.
+    Each keeps half of what it sees, and 128 filters at most, so that nothing but borders of odd sides adds noise.
 
     >>> fconv2_sizes((8, 8, 1))
     ([(2, 2, 2, 'same'), (4, 2, 2, 'same'), (8, 2, 2, 'same')], [8, 8])
     """
     *sides, channels = shape
     convolutions, filters = [], channels
-    while max(sides) > 1 and len(convolutions) < 6:
+    while max(sides) > 1:
         filters = min(2 * filters, 128)
         convolutions.append((filters, 2, 2, "same"))
         sides = [-(-side // 2) for side in sides]

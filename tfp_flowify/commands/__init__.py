@@ -27,10 +27,14 @@ def main(arguments=None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         return chosen.run(chosen) or 0
-    except (ValueError, TypeError, OSError, FloatingPointError) as error:
+    except Exception as error:
         if os.environ.get("TFP_FLOWIFY_TRACEBACK"):
             raise
-        print(f"tfp-flowify: {error}", file=sys.stderr)
+        expected = isinstance(error, ValueError | TypeError | OSError | FloatingPointError)
+        told = str(error) if expected else f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        print(f"tfp-flowify: {told}", file=sys.stderr)
+        if not expected:
+            print("Set TFP_FLOWIFY_TRACEBACK=1 to see where it came from.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ntfp-flowify: interrupted", file=sys.stderr)

@@ -34,11 +34,16 @@ def run(arguments):
     from tfp_flowify.experiments.figures import evaluate, table
     from tfp_flowify.experiments.opened import open_flow, shape_of
 
+    for path in (arguments.json, arguments.per_example):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
     flow, config = open_flow(arguments.flow)
     name = arguments.data or config.get("data")
     if name is None:
         raise ValueError(f"{arguments.flow} does not say what data it was trained on. Give --data.")
-    data = load(name, arguments.data_dir or config.get("data_dir"), image_size=arguments.image_size)
+    data = load(
+        name, arguments.data_dir or config.get("data_dir"), image_size=arguments.image_size or config.get("image_size")
+    )
     print(data.describe())
     if shape_of(flow) != data.shape:
         raise ValueError(f"The flow in {arguments.flow} takes data of {shape_of(flow)}, {name} has {data.shape}.")

@@ -34,6 +34,8 @@ def run(arguments) -> int:
     failed = []
     if not arguments.page_only:
         folders = {"images": arguments.image_dir, "tables": arguments.table_dir}
+        if any(not e.is_image for e in experiments) and arguments.table_dir is None:
+            raise ValueError("The tables are read from a folder: give --table-dir DIR, or choose others with --only.")
         failed = reproduce(experiments, arguments.runs, arguments.out, folders, arguments.minutes)
     print(f"Wrote {write_results(arguments.runs, arguments.out)}.")
     if failed:

@@ -23,7 +23,7 @@ def add_arguments(parser):
 def run(arguments):
     import numpy as np
 
-    from tfp_flowify.experiments.opened import open_flow, shape_of
+    from tfp_flowify.experiments.opened import levels_of, open_flow, shape_of
     from tfp_flowify.plots import save_panels
 
     if arguments.count < 1 or not arguments.temperature > 0:
@@ -32,15 +32,15 @@ def run(arguments):
         )
     if arguments.out.suffix not in (".png", ".npz"):
         raise ValueError(f"--out is a .png or a .npz file. Received: {arguments.out}")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     flow, _ = open_flow(arguments.flow)
     is_picture, shape = arguments.out.suffix == ".png", shape_of(flow)
     if is_picture and (len(shape) != 3 or shape[-1] not in (1, 3)):
         raise ValueError(f"This flow draws {shape}, which is no picture. Write numbers: --out samples.npz")
     print(f"Drawing {arguments.count} samples of shape {shape} ...")
     x = np.asarray(flow.sample(arguments.count, arguments.temperature, mean=arguments.mean, seed=arguments.seed))
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     if is_picture:
-        levels = None if not hasattr(flow, "distribution") else flow.distribution.bijector.levels
+        levels = levels_of(flow)
         limits = (0, levels - 1) if levels else (float(x.min()), float(x.max()) + 1e-9)
         save_panels(arguments.out, {f"{arguments.count} samples": x}, limits)
     else:

@@ -94,6 +94,8 @@ def image_folder(folder, size=None) -> dict:
     >>> image_folder("pictures", size=(32, 32))["train"]  # doctest: +SKIP
     """
     folder = Path(folder)
+    if size is not None and min(size) < 1:
+        raise ValueError(f"--image-size is two positive numbers. Received: {tuple(size)}")
     splits = {name: folder / name for name in ("train", "validation", "test") if (folder / name).is_dir()}
     if "train" not in splits or "test" not in splits:
         splits = {"all": folder}

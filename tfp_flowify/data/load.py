@@ -1,5 +1,6 @@
 """Data by name, or from one's own files, in one form."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ def load(name: str, data_dir=None, download=False, image_size=None) -> Data:
 
     Args:
       name: one of `NAMES`; or the path of a `.npz` file, or of a folder of images. A `.npz` file has arrays train, test
-        and, if wanted, validation (or val), with or without x_ in front; or one array, which is split at random.
+        and, if wanted, validation (or val), with or without x_ in front; or one array, which is split at random. Bytes
+        have 256 levels, other whole numbers as many as there are up to the largest.
       data_dir: where named sets are; `digits` needs none.
       download: whether TensorFlow Datasets may fetch what is not there.
       image_size: (height, width) to which images of a folder are resized.
@@ -42,6 +44,8 @@ def load(name: str, data_dir=None, download=False, image_size=None) -> Data:
         return _from_splits(path.name, images.image_folder(path, image_size))
     if path.suffix == ".npz" and path.is_file():
         return _from_splits(path.stem, _known_names(path, tabular.read_arrays(path)))
+    if path.is_file():
+        raise ValueError(f"{path} is no .npz file. Store arrays with numpy.savez, or images in a folder.")
     if path.suffix == ".npz" or len(path.parts) > 1:
         raise FileNotFoundError(f"There is no file or folder {path}.")
     raise ValueError(f"Data are one of {', '.join(NAMES)}, a .npz file or a folder of images. Received: {name!r}")
@@ -69,18 +73,48 @@ def _known_names(path, arrays):
 
 
 def _from_splits(name, splits):
+    """Data of one's own: in a random order, since files are often sorted."""
     if "all" in splits:
         splits = dict(zip(("train", "validation", "test"), random_split(splits["all"]), strict=True))
+    order = np.random.default_rng(0).permutation(len(splits["train"]))
+    splits["train"] = splits["train"][order]
     if "validation" not in splits:
         splits["train"], splits["validation"] = _hold_out(splits["train"])
     splits = {split: _with_channels(x) for split, x in splits.items()}
-    is_bytes = all(x.dtype == np.uint8 for x in splits.values())
-    if not is_bytes:
+    levels = _levels(name, splits)
+    if levels is None:
         splits = {split: x.astype(np.float32) for split, x in splits.items()}
+        _check_real_numbers(name, splits)
+    return Data(name, splits["train"], splits["validation"], splits["test"], levels)
+
+
+def _levels(name, splits):
+    """How many whole numbers there are; None for real numbers."""
+    kinds = {x.dtype.kind for x in splits.values()}
+    if not kinds <= set("uib"):
+        return None
+    if all(x.dtype == np.uint8 for x in splits.values()):
+        return 256
+    low, high = min(int(x.min()) for x in splits.values()), max(int(x.max()) for x in splits.values())
+    if low < 0 or high >= 2**16:
+        raise ValueError(
+            f"Whole numbers are taken for levels 0 ... 65535 at most. {name} has {low} ... {high}. Shift them, or "
+            "store them as floats with uniform noise one unit wide added."
+        )
+    return max(high + 1, 2)
+
+
+def _check_real_numbers(name, splits):
     for split, x in splits.items():
         if not np.isfinite(x).all():
             raise ValueError(f"The {split} examples of {name} have NaN or infinite numbers.")
-    return Data(name, splits["train"], splits["validation"], splits["test"], levels=256 if is_bytes else None)
+    constant = np.argwhere(splits["train"].min(axis=0) == splits["train"].max(axis=0))
+    if len(constant):
+        raise ValueError(
+            f"{name} has {len(constant)} of {math.prod(splits['train'].shape[1:])} entries that are the same in all "
+            f"training examples, the first at {tuple(map(int, constant[0]))}: they have no density. Leave them out; of "
+            "images, store bytes (uint8), which are dequantized."
+        )
 
 
 def _with_channels(x):

@@ -15,7 +15,8 @@ def power(data_dir) -> tuple:
     """POWER: 6 columns of the electric power of a household, 1,659,917 / 184,435 / 204,928 rows.
 
     Of `power/data.npy`, or `power.npz` with the shuffled splits train, val and test in whole units (W, 1/100 V, Wh, Wh,
-    Wh, minutes). Noise one unit wide makes every column continuous; then mean and deviation are taken out.
+    Wh, minutes). Noise one unit wide is added, then mean and deviation are taken out. As in the code of that paper, the
+    minutes of `data.npy` get none; those of `power.npz`, which are whole, do.
 
     Returns:
       Arrays for training, validation and testing, float32.

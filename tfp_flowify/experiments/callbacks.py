@@ -1,38 +1,19 @@
 """What happens while a flow trains in a run: the learning rate, validation, the files, the line of progress."""
 
 import math
+import shutil
 import signal
+import statistics
 import sys
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 
+from tfp_flowify.experiments.clock import clock_time
 from tfp_flowify.experiments.figures import likelihoods
-
-
-class Clock:
-    """How far a run is, in time and in steps, counted from its first start.
-
-    Args:
-      minutes: its budget, or None.
-      steps: all its steps, or None.
-      seconds_before: spent before it was resumed.
-    """
-
-    def __init__(self, minutes=None, steps=None, seconds_before=0.0):
-        self.budget = None if minutes is None else 60 * minutes
-        self.steps, self.begun = steps, time.perf_counter() - seconds_before
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.begun
-
-    def share(self, step: int) -> float:
-        """0 at the start, 1 at the end."""
-        shares = [step / self.steps] if self.steps else []
-        return min(1.0, max([*shares, self.seconds / self.budget] if self.budget else shares))
+from tfp_flowify.experiments.machine import peak_memory
 
 
 class CosineDecay(keras.callbacks.Callback):
@@ -40,15 +21,16 @@ class CosineDecay(keras.callbacks.Callback):
 
     Args:
       clock: of the run.
-      learning_rate: at the start, after `warmup` steps.
+      learning_rate: at the start, after a rise from zero in 100 steps, or a tenth of all if that is less.
     """
 
-    def __init__(self, clock, learning_rate, warmup=100):
+    def __init__(self, clock, learning_rate):
         super().__init__()
-        self.clock, self.learning_rate, self.warmup = clock, learning_rate, warmup
+        self.clock, self.learning_rate = clock, learning_rate
+        self.warmup = min(100, clock.steps // 10 + 1) if clock.steps else 100
 
     def on_train_begin(self, logs=None):
-        self.step = int(self.model.optimizer.iterations)  # Reading it each time would wait for the device.
+        self.step = steps_of(self.model)  # Reading it each time would wait for the device.
 
     def on_train_batch_begin(self, batch, logs=None):
         share = self.clock.share(self.step)
@@ -76,15 +58,31 @@ class Validation(keras.callbacks.Callback):
         logs["validation"] = float(np.mean(likelihoods(self.model, self.x, self.in_bits, seed=0)))
 
 
+def steps_of(flow) -> int:
+    """How many steps its optimizer has taken."""
+    return int(_read(flow.optimizer.iterations))
+
+
+def _read(variable):
+    """The value of a variable; one that is mirrored on several devices has no other way to its number."""
+    return keras.ops.convert_to_numpy(tf.convert_to_tensor(variable.value))
+
+
 class Recorder(keras.callbacks.Callback):
-    """Writes the row of an epoch and the flow to the folder of the run; remembers how long steps took.
+    """Writes the row of an epoch and the flow to the folder of the run.
 
     A row is written before its flow. A kill in between leaves a row too many, which `--resume` leaves out.
+
+    Args:
+      folder, clock: of the run.
+      in_bits: whether less is better.
+      rows: of the epochs before.
     """
 
     def __init__(self, folder, clock, in_bits, rows):
         super().__init__()
-        self.folder, self.clock, self.in_bits, self.rows = folder, clock, in_bits, list(rows)
+        self.folder, self.clock, self.rows = folder, clock, list(rows)
+        self.loss = (lambda row: row["validation"]) if in_bits else (lambda row: -row["validation"])
         self.first_step, self.step_seconds = None, []
 
     def on_train_begin(self, logs=None):
@@ -101,23 +99,27 @@ class Recorder(keras.callbacks.Callback):
             self.step_seconds.append(now - self.step_begun)
 
     def on_epoch_end(self, epoch, logs=None):
-        if not math.isfinite(logs["train"]):
+        if not math.isfinite(logs["train"]) or not math.isfinite(logs["validation"]):
             raise FloatingPointError(
-                f"Training diverged: the likelihood is {logs['train']} in epoch {epoch + 1}. The flow of the epoch "
-                f"before is in {self.folder.last if self.rows else 'no file yet'}. A smaller --learning-rate may help."
+                f"Training diverged: likelihoods of epoch {epoch + 1} are {logs['train']} in training and "
+                f"{logs['validation']} in validation. The flow of the epoch before is in "
+                f"{self.folder.last if self.rows else 'no file yet'}. A smaller --learning-rate may help."
             )
         row = {
             "epoch": epoch + 1,
-            "steps": int(self.model.optimizer.iterations),
+            "steps": steps_of(self.model),
             "seconds": round(self.clock.seconds, 3),
             "train": logs["train"],
             "validation": logs["validation"],
-            "learning_rate": float(self.model.optimizer.learning_rate),
+            "learning_rate": float(_read(self.model.optimizer.learning_rate)),
+            "seconds_to_first_step": self.first_step,
+            "seconds_per_step": statistics.median(self.step_seconds or [self.first_step]),
+            "peak_memory_bytes": peak_memory(),
         }
-        figures = [r["validation"] * (1 if self.in_bits else -1) for r in [*self.rows, row]]
+        is_best = all(self.loss(row) <= self.loss(before) for before in self.rows)
         self.rows.append(row)
         self.folder.write_history(self.rows)
-        self.folder.save(self.model, is_best=figures[-1] <= min(figures))
+        self.folder.save(self.model, is_best)
 
 
 class Progress(keras.callbacks.Callback):
@@ -134,7 +136,7 @@ class Progress(keras.callbacks.Callback):
         self.on_terminal, self.shown, self.validation = self.stream.isatty(), 0.0, None
 
     def on_train_begin(self, logs=None):
-        self.step = int(self.model.optimizer.iterations)
+        self.step = steps_of(self.model)
         self._write("compiling the training step ...", end="\n" if not self.on_terminal else "")
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -168,7 +170,8 @@ class Progress(keras.callbacks.Callback):
         self._write(line, end)
 
     def _write(self, line, end=""):
-        self.stream.write(f"\r{line:<100}" if self.on_terminal else line)
+        width = shutil.get_terminal_size().columns - 1
+        self.stream.write(f"\r{line[:width]:<{width}}" if self.on_terminal else line)
         self.stream.write(end)
         self.stream.flush()
 
@@ -192,29 +195,3 @@ class StopOnInterrupt(keras.callbacks.Callback):
         if self.interrupted:
             raise KeyboardInterrupt
         self.interrupted = self.model.stop_training = True
-
-
-def clock_time(seconds: float) -> str:
-    """Minutes and seconds.
-
-    >>> clock_time(61.2), clock_time(3700)
-    ('1:01', '1:01:40')
-    """
-    if not math.isfinite(seconds):
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def peak_memory() -> int:
-    """The most memory that this process has held, in bytes.
-
-    On Linux from its status: there, getrusage also counts what its parent held when it was started.
-    """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        return next(1024 * int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-    import resource  # Not on Windows.
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

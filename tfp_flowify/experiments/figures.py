@@ -32,6 +32,8 @@ def evaluate(
       seed: of the noise.
       say: where to tell what is being done.
     """
+    if draws < 1 or weighted_examples < 1:
+        raise ValueError(f"--draws and --weighted-examples are positive. Received: {draws} and {weighted_examples}")
     x, in_bits = getattr(data, split), data.is_image
     rows = np.random.default_rng(0).permutation(len(x))[:weighted_examples]
     say(f"Likelihoods of {len(x):,} {split} examples with one draw of the noise, of {len(rows):,} with {draws} ...")
@@ -49,7 +51,10 @@ def evaluate(
 
 def _summary(values):
     """Mean and its standard error."""
-    error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    if not np.isfinite(values).all():
+        bad = int((~np.isfinite(values)).sum())
+        raise FloatingPointError(f"The likelihoods of {bad} of {len(values)} examples are not finite.")
+    error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     return {"mean": float(values.mean()), "standard_error": float(error), "examples": len(values)}
 
 
@@ -74,13 +79,10 @@ def rows_of(report: dict) -> list:
         ("validation, one draw", f"{report['validation']:.4f} {unit}, best in epoch {report['best_epoch']}"),
         ("trained", f"{report['training_seconds'] / 60:.1f} min, {report['epochs']} epochs, {report['steps']:,} steps"),
         ("weights", f"{report['parameters']:,}"),
+        ("seconds per step", f"{report['seconds_per_step']:.4f}"),
+        ("seconds to first step", f"{report['seconds_to_first_step']:.1f}"),
+        ("peak memory", f"{report['peak_memory_bytes'] / 1e9:.2f} GB"),
     ]
-    if "seconds_per_step" in report:
-        rows.append(("seconds per step", f"{report['seconds_per_step']:.4f}"))
-    if "seconds_to_first_step" in report:
-        rows.append(("seconds to first step", f"{report['seconds_to_first_step']:.1f}"))
-    if "peak_memory_bytes" in report:
-        rows.append(("peak memory", f"{report['peak_memory_bytes'] / 1e9:.2f} GB"))
     return rows
 
 

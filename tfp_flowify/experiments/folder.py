@@ -16,7 +16,8 @@ class RunFolder:
     """The files of a training run.
 
     `last.keras` and `best.keras` hold the flow with its optimizer, `history.csv` a row for each epoch, `config.json`
-    the arguments of the run. Every file is written beside its place and then moved there.
+    the arguments of the run. These are written beside their place and then moved there, and `report.json`, which comes
+    last of all, says that the run is complete.
 
     Args:
       path: of the folder.
@@ -58,9 +59,12 @@ class RunFolder:
         if not self.config.is_file():
             raise FileNotFoundError(f"There is no run in {self.path}: it has no {self.config.name}.")
         try:
-            return json.loads(self.config.read_text())
+            config = json.loads(self.config.read_text())
         except ValueError as error:
             raise ValueError(f"{self.config} is damaged: {error}") from error
+        if not isinstance(config, dict) or not {"data", "model", "machine"} <= config.keys():
+            raise ValueError(f"{self.config} is damaged: it does not say what data and model the run is of.")
+        return config
 
     def write_json(self, path, content: dict):
         """Writes a file of JSON at once."""
@@ -72,7 +76,10 @@ class RunFolder:
         if not self.history_file.is_file():
             return []
         with open(self.history_file, newline="") as file:
-            rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+            try:
+                rows = [{name: _number(value) for name, value in row.items()} for row in csv.DictReader(file)]
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{self.history_file} is damaged: {error}") from error
         return rows if steps is None else [row for row in rows if row["steps"] <= steps]
 
     def write_history(self, rows: list):
@@ -83,12 +90,12 @@ class RunFolder:
             writer.writerows(rows)
 
     def save(self, flow, is_best: bool):
-        """Keeps a flow as the last, and maybe as the best."""
-        with moved_into(self.last) as new:
-            flow.save(new)
-        if is_best:
-            with moved_into(self.best) as new:
-                shutil.copyfile(self.last, new)
+        """Keeps a flow as the last, and maybe as the best. The last goes last: a kill before it repeats an epoch."""
+        with moved_into(self.last) as new_last:
+            flow.save(new_last)
+            if is_best:
+                with moved_into(self.best) as new_best:
+                    shutil.copyfile(new_last, new_best)
 
     def load(self, path=None) -> FlowModel:
         """The best flow, or that of a given file."""
@@ -96,6 +103,10 @@ class RunFolder:
         if not path.is_file():
             raise FileNotFoundError(f"{self.path} holds no flow yet: it has no {path.name}.")
         return load_flow(path)
+
+
+def _number(text):
+    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 class moved_into:  # noqa: N801 (a context, used like a function)
@@ -117,6 +128,8 @@ class moved_into:  # noqa: N801 (a context, used like a function)
 
 def load_flow(path) -> FlowModel:
     """The flow of a `.keras` file; an error that says what is wrong with it. No code from the file is run."""
+    if Path(path).suffix != ".keras":
+        raise ValueError(f"{path} is not a .keras file.")
     try:
         flow = keras.models.load_model(path)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, zipfile.BadZipFile) as error:

@@ -7,6 +7,9 @@ import tensorflow as tf
 
 from tfp_flowify.distributions.augmentation import stateless_seed
 from tfp_flowify.experiments.folder import RunFolder, load_flow
+from tfp_flowify.inputs import InputCheck
+
+fold_in, split = tf.random.experimental.stateless_fold_in, tf.random.experimental.stateless_split
 
 
 class Served:
@@ -27,6 +30,8 @@ class Served:
             raise ValueError(f"{path} is not an exported flow: it has no signature {', '.join(sorted(missing))}.")
         self.signatures = self.module.signatures
         self.spec = self.signatures["log_prob"].structured_input_signature[1]["x"]
+        self.levels = int(self.module.levels) or None if hasattr(self.module, "levels") else None
+        self._check = InputCheck(self.event_shape, self.levels)
 
     @property
     def event_shape(self) -> tuple:
@@ -34,10 +39,12 @@ class Served:
 
     def log_prob(self, x, num_draws=1, seed=0, batch_size=256):
         """As for a flow; draws beyond those of the export are weighed here."""
+        self._check.array(x)
         call, total = self.signatures["log_prob"], []
         for start in range(0, len(x), batch_size):
             batch = tf.cast(x[start : start + batch_size], self.spec.dtype)
-            draws = [call(x=batch, seed=tf.constant([seed + start, i]))["log_prob"] for i in range(num_draws)]
+            seeds = split(fold_in(stateless_seed(seed), start), num_draws)
+            draws = [call(x=batch, seed=one)["log_prob"] for one in seeds]
             total.append(tf.reduce_logsumexp(tf.stack(draws), axis=0) - np.log(num_draws))
         return tf.concat(total, axis=0)
 
@@ -75,6 +82,11 @@ def open_flow(path):
 def shape_of(flow) -> tuple:
     """Of one example."""
     return flow.event_shape if isinstance(flow, Served) else tuple(flow.distribution.event_shape)
+
+
+def levels_of(flow) -> int | None:
+    """How many whole numbers its data have."""
+    return flow.levels if isinstance(flow, Served) else flow.distribution.bijector.levels
 
 
 def _config_beside(path):

@@ -4,6 +4,7 @@ import base64
 import html
 
 from tfp_flowify.experiments.figures import rows_of
+from tfp_flowify.experiments.folder import moved_into
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
@@ -55,7 +56,8 @@ def write_page(folder, report: dict, config: dict, pictures):
 </body>
 </html>
 """
-    (folder / "report.html").write_text(page, encoding="utf-8")
+    with moved_into(folder / "report.html") as new:
+        new.write_text(page, encoding="utf-8")
 
 
 def _figure(path, caption):

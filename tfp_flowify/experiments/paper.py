@@ -5,6 +5,7 @@ import fnmatch
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,8 @@ def reproduce(experiments, runs, out, folders: dict, minutes=None) -> list:
       minutes: for each, in place of its own.
     """
     failed = []
+    for folder in (runs, out):
+        RunFolder(folder).make()
     for i, experiment in enumerate(experiments):
         run = RunFolder(Path(runs) / experiment.name)
         title = f"{i + 1} of {len(experiments)}: {experiment.name}"
@@ -94,18 +97,29 @@ def reproduce(experiments, runs, out, folders: dict, minutes=None) -> list:
             print(f"{title} is done already.")
             continue
         print(f"{title}, {minutes or experiment.minutes:g} minutes", flush=True)
-        folder = folders["images" if experiment.is_image else "tables"]
-        command = [sys.executable, "-m", "tfp_flowify", "train", "--out", str(run.path)]
-        command += ["--resume"] if run.last.is_file() else experiment.arguments(minutes)
-        command += ["--data-dir", folder] if folder and "--resume" not in command else []
-        if run.config.is_file() and not run.last.is_file():
-            run.config.unlink()  # Killed before its first epoch: nothing to go on with.
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
-        if subprocess.run(command, check=False, env=quiet).returncode:
+        code = _run(experiment, run, folders["images" if experiment.is_image else "tables"], minutes)
+        if code == 130:
+            raise KeyboardInterrupt
+        if code:
             failed.append(experiment.name)
         else:
             write_results(runs, out)
     return failed
+
+
+def _run(experiment, run, folder, minutes) -> int:
+    """A process that trains; its exit code. Ctrl-C is for it alone: it saves what it has, then ends."""
+    if run.config.is_file() and not run.last.is_file():
+        run.config.unlink()  # Killed before its first epoch: nothing to go on with.
+    arguments = ["--resume"] if run.last.is_file() else experiment.arguments(minutes)
+    arguments += ["--data-dir", str(folder)] if folder else []
+    command = [sys.executable, "-m", "tfp_flowify", "train", "--out", str(run.path), *arguments]
+    process = subprocess.Popen(command, env={"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ})
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def write_results(runs, out) -> Path:
@@ -117,7 +131,8 @@ def write_results(runs, out) -> Path:
         if run.report.is_file():
             done[experiment.name] = json.loads(run.report.read_text())
             _copy_pictures(run.path, out / "pictures" / experiment.name)
-    out.mkdir(parents=True, exist_ok=True)
+    if not done:
+        raise FileNotFoundError(f"There is no finished experiment in {runs}: no page to write.")
     machines = sorted({report["machine"] for report in done.values()})
     parts = [
         "# Results\n\nWritten by `tfp-flowify reproduce`, from runs on: "
@@ -138,14 +153,15 @@ def write_results(runs, out) -> Path:
 INTRODUCTION = """
 Test figures of the epoch with the best validation figure, with their standard errors. "One draw" is the bound that is
 trained, on all test examples; "100 draws" is importance-weighted, on at most 1000 of them, so a tighter bound with a
-larger error. Minutes are wall-clock time of training, compiling, validating and saving included. The paper's runs took 8 to
-12 hours (MNIST) and 36 to 48 hours (CIFAR-10) on a GPU; "its code here" is the paper's own code on two cores like ours.
+larger error. Minutes are wall-clock time of training, compiling, validating and saving included. The paper's runs took
+8 to 12 hours (MNIST) and 36 to 48 hours (CIFAR-10) on a GPU; "its code here" is the paper's own code on two cores like
+ours.
 
-What is the same: the layer sizes are those of the paper's appendix, but for fConv2, which it does not print. What is not:
-a logit and one spline shared by all pixels stand in front, and what layers drop has spline densities given by small
-networks, convolutional where the layer is. For scale: on MNIST, a histogram of pixel values, the same for all pixels, has 1.97
-bits per dimension on the test set, and one for each pixel 1.69; on CIFAR-10 the first has 7.91. The table of POWER is
-learned by dense layers of widths 5, 4, 3, 2 and 1, which need no noise: its likelihood is exact.
+What is the same: the layer sizes are those of the paper's appendix, but for fConv2, which it does not print. What is
+not: a logit and one spline shared by all pixels stand in front, and what layers drop has spline densities given by
+small networks, convolutional where the layer is. For scale: on MNIST, a histogram of pixel values, the same for all
+pixels, has 1.97 bits per dimension on the test set, and one for each pixel 1.69; on CIFAR-10 the first has 7.91. The
+table of POWER is learned by dense layers of widths 5, 4, 3, 2 and 1, which need no noise: its likelihood is exact.
 """
 
 

@@ -43,11 +43,13 @@ def draw_image_samples(folder, flow, data, temperature):
     limits = (0, data.levels - 1) if data.levels else (float(data.train.min()), float(data.train.max()))
     drawn = {"temperature": temperature, "seed": 0}
     count = COUNT if max(data.shape[:2]) <= 64 else 16
-    save_panels(folder / "samples.png", {"samples": flow.sample(count, **drawn)}, limits)
-    mean = {"samples, what is dropped at its mean": flow.sample(count, mean=True, **drawn)}
-    save_panels(folder / "samples_mean.png", mean, limits)
     x = data.test[: min(count, 32)]
     pairs = np.stack([np.asarray(x, np.float32), np.asarray(flow.reconstruct(x))], axis=1).reshape(-1, *data.shape)
+    samples, means = flow.sample(count, **drawn), flow.sample(count, mean=True, **drawn)
+    if data.shape[-1] not in (1, 3):  # No colours: the first channel, grey.
+        samples, means, pairs = samples[..., :1], means[..., :1], pairs[..., :1]
+    save_panels(folder / "samples.png", {"samples": samples}, limits)
+    save_panels(folder / "samples_mean.png", {"samples, what is dropped at its mean": means}, limits)
     title = "test examples, beside each its reconstruction"
     save_panels(folder / "reconstructions.png", {title: pairs}, limits, columns=8)
 

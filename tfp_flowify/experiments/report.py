@@ -1,34 +1,35 @@
 """What a run came to: figures, pictures, a SavedModel and one page with all of it."""
 
+import math
+
 from tfp_flowify.experiments.figures import evaluate, table
 from tfp_flowify.experiments.page import write_page
 from tfp_flowify.experiments.pictures import draw_all
 
 
-def write_report(folder, flow, data, speed: dict | None = None, say=print) -> dict:
+def write_report(folder, flow, data, say=print) -> dict:
     """Figures, pictures, SavedModel and page of a run, from its best flow. Prints the table."""
     config, history = folder.read_config(), folder.read_history()
-    figures = evaluate(flow, data, config["draws"], config["weighted_examples"], say=say)
-    best = (min if data.is_image else max)(history, key=lambda row: row["validation"])
+    last, best = history[-1], (min if data.is_image else max)(history, key=lambda row: row["validation"])
     report = {
         "data": config["data"],
         "model": config["model"],
         "minutes": config["minutes"],
-        **figures,
+        **evaluate(flow, data, config["draws"], config["weighted_examples"], say=say),
         "validation": best["validation"],
-        "best_epoch": int(best["epoch"]),
-        "epochs": int(history[-1]["epoch"]),
-        "steps": int(history[-1]["steps"]),
-        "training_seconds": history[-1]["seconds"],
-        "parameters": flow.count_params(),
-        **(speed or {}),
+        "best_epoch": best["epoch"],
+        "epochs": last["epoch"],
+        "steps": last["steps"],
+        "training_seconds": last["seconds"],
+        "parameters": sum(math.prod(weight.shape) for weight in flow.trainable_variables),
+        **{name: last[name] for name in ("seconds_to_first_step", "seconds_per_step", "peak_memory_bytes")},
         "machine": config["machine"],
     }
-    folder.write_json(folder.report, report)
     say("Drawing, exporting ...")
     names = draw_all(folder.path, flow, data, history, config["temperature"])
     flow.export(folder.saved_model)
     write_page(folder.path, report, config, names)
+    folder.write_json(folder.report, report)
     say("\n" + table(report) + "\n")
     say(f"Pictures in {folder.path}: {', '.join(names)}")
     say(f"One page with all of it: {folder.path / 'report.html'}")

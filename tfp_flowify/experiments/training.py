@@ -1,29 +1,19 @@
 """A training run, from data to a folder with a trained flow and a report; it can be killed and resumed."""
 
 import dataclasses
-import os
-import platform
-import statistics
+from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
-import tfp_flowify
 from tfp_flowify import zoo
-from tfp_flowify.data import Data, batches, load
-from tfp_flowify.experiments.callbacks import (
-    Clock,
-    CosineDecay,
-    Progress,
-    Recorder,
-    StopOnInterrupt,
-    Validation,
-    clock_time,
-    peak_memory,
-)
+from tfp_flowify.data import NAMES, Data, batches, load
+from tfp_flowify.experiments.callbacks import CosineDecay, Progress, Recorder, StopOnInterrupt, Validation, steps_of
+from tfp_flowify.experiments.clock import Clock, clock_time
 from tfp_flowify.experiments.figures import unit_of
 from tfp_flowify.experiments.folder import RunFolder
+from tfp_flowify.experiments.machine import machine, versions
 from tfp_flowify.experiments.report import write_report
 
 #: An epoch has at least so many steps: small data are gone through several times in one.
@@ -61,9 +51,8 @@ class Options:
     temperature: float = 1.0
 
     def __post_init__(self):
-        for name in ("minutes", "epochs", "batch_size", "learning_rate", "draws", "weighted_examples", "temperature"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
+        for name, value in vars(self).items():
+            if not all(_is_allowed(name, number) for number in (value if isinstance(value, list) else [value])):
                 raise ValueError(f"--{name.replace('_', '-')} is a positive number. Received: {value}")
         if self.minutes is None and self.epochs is None:
             raise ValueError("Say how long to train: --minutes or --epochs, or both.")
@@ -71,7 +60,24 @@ class Options:
     def completed(self, data: Data) -> "Options":
         """With what depends on the data."""
         model, batch_size = ("fconv2", 128) if data.is_image else ("fmlp", 512)
-        return dataclasses.replace(self, model=self.model or model, batch_size=self.batch_size or batch_size)
+        return dataclasses.replace(
+            self,
+            model=self.model or model,
+            batch_size=self.batch_size or min(batch_size, len(data.train)),
+            data=_absolute(self.data) if Path(self.data).exists() and self.data not in NAMES else self.data,
+            data_dir=self.data_dir and _absolute(self.data_dir),
+        )
+
+
+def _is_allowed(name, number) -> bool:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return True
+    return number > 0 or (number == 0 and name in ("seed", "clip_norm"))
+
+
+def _absolute(path) -> str:
+    """So that the run can be found again from another folder."""
+    return str(Path(path).expanduser().absolute())
 
 
 def train(options: Options, out, say=print) -> dict | None:
@@ -93,7 +99,7 @@ def train(options: Options, out, say=print) -> dict | None:
     _steps_per_epoch(data, options)
     with make_scope():
         flow = _fresh_flow(options, data)
-    folder.start({**dataclasses.asdict(options), "versions": _versions(), "machine": machine()})
+    folder.start({**dataclasses.asdict(options), "versions": versions(), "machine": machine()})
     return _run(flow, data, options, folder, say)
 
 
@@ -102,12 +108,13 @@ def resume(out, given: dict | None = None, say=print) -> dict | None:
 
     Args:
       out: the folder.
-      given: options; `minutes` and `epochs` may differ from those that the run was started with.
+      given: options; budgets and `data_dir` may differ from those that the run was started with.
       say: where to tell what is being done.
     """
     folder = RunFolder(out)
     options = _options_of(folder, given or {})
     folder.make()
+    folder.write_json(folder.config, {**folder.read_config(), **dataclasses.asdict(options)})
     make_scope = _prepare(options)
     data = load(options.data, options.data_dir, options.download, options.image_size)
     say(data.describe())
@@ -120,15 +127,10 @@ def _run(flow, data, options, folder, say):
     say(
         f"{options.model}: {flow.count_params():,} weights, {len(flow.network.layers)} layers; run folder {folder.path}"
     )
-    recorder, is_interrupted = _fit(flow, data, options, folder, say)
-    if is_interrupted:
+    if _fit(flow, data, options, folder, say):
         say(f"Stopped; what was learned is in {folder.last}. To go on: --resume --out {folder.path}")
         return None
-    speed = {"peak_memory_bytes": peak_memory()}
-    if recorder.step_seconds:
-        speed["seconds_to_first_step"] = recorder.first_step
-        speed["seconds_per_step"] = statistics.median(recorder.step_seconds)
-    return write_report(folder, folder.load(), data, speed, say)
+    return write_report(folder, folder.load(), data, say)
 
 
 def _prepare(options: Options):
@@ -140,22 +142,26 @@ def _prepare(options: Options):
 
 
 def _options_of(folder, given: dict) -> Options:
-    """The options that a run was started with; budgets may be given anew."""
+    """The options that a run was started with; budgets, and where the data are, may be given anew."""
     config, budgets = folder.read_config(), ("minutes", "epochs")
     kept = {field.name: config[field.name] for field in dataclasses.fields(Options) if field.name in config}
+    free = {name: value for name, value in given.items() if name in (*budgets, "data_dir", "download")}
     for name, value in given.items():
-        if name not in budgets and kept.get(name) != value:
+        if name not in free and kept.get(name) not in (value, _absolute(str(value))):
             raise ValueError(
                 f"The run in {folder.path} was started with {name}={kept.get(name)!r}, so it cannot go on with "
                 f"{value!r}. Leave it out, or start another run (--out DIR)."
             )
-    return Options(**{**kept, **{name: value for name, value in given.items() if name in budgets}})
+    if any(name in free for name in budgets):
+        kept.update(dict.fromkeys(budgets))
+    return Options(**{**kept, **free})
 
 
 def _fresh_flow(options, data: Data):
     funnel = {"transform": options.transform, "steps": options.steps, "inverse": options.inverse}
     flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, **funnel)
-    flow.adapt(data.train[:500], seed=options.seed)
+    spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
+    flow.adapt(data.train[spread], seed=options.seed)
     optimizer = keras.optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm or None)
     flow.compile(optimizer, jit_compile=options.xla and options.strategy == "none")
     return flow
@@ -171,27 +177,25 @@ def _steps_per_epoch(data, options):
     return one_pass * -(-LEAST_STEPS // one_pass)
 
 
-def _fit(flow, data, options, folder, say):
-    steps_per_epoch, done = _steps_per_epoch(data, options), int(flow.optimizer.iterations)
+def _fit(flow, data, options, folder, say) -> bool:
+    """Trains until time or epochs are used up; whether it was interrupted."""
+    done, steps_per_epoch = steps_of(flow), _steps_per_epoch(data, options)
     rows = folder.read_history(done)
+    if done and not rows:
+        raise ValueError(f"{folder.last} is after step {done}, but {folder.history_file} has no row of it. Start anew.")
     clock = Clock(
-        options.minutes,
-        options.epochs and options.epochs * steps_per_epoch,
-        rows[-1]["seconds"] if rows else 0.0,
+        options.minutes, options.epochs and options.epochs * steps_per_epoch, rows[-1]["seconds"] if rows else 0.0
     )
-    recorder, interrupt = Recorder(folder, clock, data.is_image, rows), StopOnInterrupt()
     if clock.share(done) >= 1:
         say("All of its training is done already.")
-        return recorder, False
+        return False
     if done:
-        say(
-            f"Going on after step {done:,} of epoch {int(rows[-1]['epoch'])}, {clock_time(clock.seconds)} into the run."
-        )
-    first_pass = done // (len(data.train) // options.batch_size)
+        say(f"Going on after step {done:,} in epoch {rows[-1]['epoch']}, {clock_time(clock.seconds)} into the run.")
+    interrupt, one_pass = StopOnInterrupt(), len(data.train) // options.batch_size
     flow.fit(
-        batches(data.train, options.batch_size, options.seed, first_pass),
+        batches(data.train, options.batch_size, options.seed, done // one_pass).skip(done % one_pass),
         epochs=10**9,
-        initial_epoch=done // steps_per_epoch,
+        initial_epoch=rows[-1]["epoch"] if rows else 0,
         steps_per_epoch=steps_per_epoch,
         shuffle=False,  # The batches are.
         verbose=0,
@@ -200,23 +204,7 @@ def _fit(flow, data, options, folder, say):
             CosineDecay(clock, options.learning_rate),
             Validation(data.validation[: options.validation_examples], data.is_image),
             Progress(clock, unit_of(data)),
-            recorder,
+            Recorder(folder, clock, data.is_image, rows),
         ],
     )
-    return recorder, interrupt.interrupted
-
-
-def _versions():
-    return {
-        "tfp_flowify": tfp_flowify.__version__,
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-        "tensorflow_probability": tfp.__version__,
-        "keras": keras.__version__,
-    }
-
-
-def machine() -> str:
-    """Processors and GPUs, in a few words."""
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    return f"{platform.machine()}, {os.cpu_count()} cores, {f'{gpus} GPU' if gpus else 'no GPU'}"
+    return interrupt.interrupted
