@@ -123,21 +123,22 @@ def _run(experiment, run, folder, minutes) -> int:
 
 
 def write_results(runs, out) -> Path:
-    """Writes README.md and the pictures of all finished runs into a folder; the path of the page."""
+    """Writes README.md into a folder, beside reports and pictures of all finished runs; the path of the page.
+
+    Reports that are in the folder already, from other runs, stay and count too.
+    """
     runs, out = Path(runs), Path(out)
-    done = {}
     for experiment in EXPERIMENTS:
         run = RunFolder(runs / experiment.name)
         if run.report.is_file():
-            done[experiment.name] = json.loads(run.report.read_text())
-            _copy_pictures(run.path, out / "pictures" / experiment.name)
+            _copy(run.path, out / experiment.name, ("report.json", "samples.png", "samples_mean.png", "curves.png"))
+    reports = {e.name: out / e.name / "report.json" for e in EXPERIMENTS}
+    done = {name: json.loads(path.read_text()) for name, path in reports.items() if path.is_file()}
     if not done:
         raise FileNotFoundError(f"There is no finished experiment in {runs}: no page to write.")
     machines = sorted({report["machine"] for report in done.values()})
     parts = [
-        "# Results\n\nWritten by `tfp-flowify reproduce`, from runs on: "
-        + ("; ".join(machines) or "nothing yet")
-        + ".\n",
+        f"# Results\n\nWritten by `tfp-flowify reproduce`, from runs on: {'; '.join(machines)}.\n",
         INTRODUCTION,
         *_image_tables(done),
         _noise_table(done),
@@ -221,14 +222,14 @@ def _pictures(done):
     ]
     for experiment in (e for e in EXPERIMENTS if e.name in done):
         images = " ".join(
-            f'<img src="pictures/{experiment.name}/{name}.png" width="45%">' for name in ("samples_mean", "samples")
+            f'<img src="{experiment.name}/{name}.png" width="45%">' for name in ("samples_mean", "samples")
         )
         parts.append(f"\n{experiment.name}:\n\n{images}\n")
     return "".join(parts)
 
 
-def _copy_pictures(source, target):
+def _copy(source, target, names):
     target.mkdir(parents=True, exist_ok=True)
-    for name in ("samples.png", "samples_mean.png", "curves.png"):
+    for name in names:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
