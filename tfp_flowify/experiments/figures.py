@@ -49,6 +49,11 @@ def evaluate(
     }
 
 
+def trained_numbers(flow) -> int:
+    """How many numbers are trained: without fixed rotations and seeds."""
+    return sum(math.prod(weight.shape) for weight in flow.trainable_variables)
+
+
 def _summary(values):
     """Mean and its standard error."""
     if not np.isfinite(values).all():

@@ -1,8 +1,6 @@
 """What a run came to: figures, pictures, a SavedModel and one page with all of it."""
 
-import math
-
-from tfp_flowify.experiments.figures import evaluate, table
+from tfp_flowify.experiments.figures import evaluate, table, trained_numbers
 from tfp_flowify.experiments.page import write_page
 from tfp_flowify.experiments.pictures import draw_all
 
@@ -21,7 +19,7 @@ def write_report(folder, flow, data, say=print) -> dict:
         "epochs": last["epoch"],
         "steps": last["steps"],
         "training_seconds": last["seconds"],
-        "parameters": sum(math.prod(weight.shape) for weight in flow.trainable_variables),
+        "parameters": trained_numbers(flow),
         **{name: last[name] for name in ("seconds_to_first_step", "seconds_per_step", "peak_memory_bytes")},
         "machine": config["machine"],
     }
