@@ -11,7 +11,7 @@ from tfp_flowify import zoo
 from tfp_flowify.data import NAMES, Data, batches, load
 from tfp_flowify.experiments.callbacks import CosineDecay, Progress, Recorder, StopOnInterrupt, Validation, steps_of
 from tfp_flowify.experiments.clock import Clock, clock_time
-from tfp_flowify.experiments.figures import unit_of
+from tfp_flowify.experiments.figures import trained_numbers, unit_of
 from tfp_flowify.experiments.folder import RunFolder
 from tfp_flowify.experiments.machine import machine, versions
 from tfp_flowify.experiments.report import write_report
@@ -124,9 +124,8 @@ def resume(out, given: dict | None = None, say=print) -> dict | None:
 
 
 def _run(flow, data, options, folder, say):
-    say(
-        f"{options.model}: {flow.count_params():,} weights, {len(flow.network.layers)} layers; run folder {folder.path}"
-    )
+    sizes = f"{trained_numbers(flow):,} weights, {len(flow.network.layers)} layers"
+    say(f"{options.model}: {sizes}; run folder {folder.path}")
     if _fit(flow, data, options, folder, say):
         say(f"Stopped; what was learned is in {folder.last}. To go on: --resume --out {folder.path}")
         return None
