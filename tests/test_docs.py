@@ -64,7 +64,7 @@ def test_readme_commands_are_those_of_ci():
 def test_first_command_trains_draws_and_exports(tmp_path):
     """The README's first command, but for the installation and with less time."""
     command = re.findall(r"^    pip install.* && (.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)[0]
-    assert command == "tfp-flowify train"
+    assert command == "python scripts/train.py"
     script = [sys.executable, ROOT / "scripts/train.py", "--minutes", "0.5"]
     done = subprocess.run(script, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert "test, 100 draws" in done.stdout and "samples.png" in done.stdout

@@ -18,6 +18,7 @@ def main(arguments=None) -> int:
     for name, module in COMMANDS.items():
         command = commands.add_parser(
             name,
+            usage=f"tfp-flowify {name} [options]" + (" FLOW" if name in ("evaluate", "sample") else ""),
             help=module.__doc__.strip().splitlines()[0],
             description=module.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,

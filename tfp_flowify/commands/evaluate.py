@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def add_arguments(parser):
-    parser.add_argument("flow", type=Path, help="the folder of a run, a .keras file or a SavedModel")
+    parser.add_argument("flow", type=Path, metavar="FLOW", help="the folder of a run, a .keras file or a SavedModel")
     parser.add_argument("--data", help="as for train (default: those of the run)")
     parser.add_argument("--data-dir", metavar="DIR", help="where named data are (default: as in the run)")
     parser.add_argument("--image-size", type=int, nargs=2, metavar=("H", "W"), help="resize the images of a folder")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def add_arguments(parser):
-    parser.add_argument("flow", type=Path, help="the folder of a run, a .keras file or a SavedModel")
+    parser.add_argument("flow", type=Path, metavar="FLOW", help="the folder of a run, a .keras file or a SavedModel")
     parser.add_argument("--count", type=int, default=64, help="how many (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=1.0, help="less than one for typical ones (default: 1)")
     parser.add_argument("--mean", action="store_true", help="draw the output alone; what is dropped is at its mean")

@@ -36,40 +36,62 @@ def add_arguments(parser):
     what.add_argument("--image-size", type=int, nargs=2, metavar=("H", "W"), help="resize the images of a folder")
     long = parser.add_argument_group("how long")
     long.add_argument(
-        "--minutes", type=float, help="of training, with compiling and validating (default: 2, without --epochs)"
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="of training, with compiling and validating (default: 2, without --epochs)",
     )
     long.add_argument(
         "--epochs",
         type=int,
+        metavar="N",
         help="passes over the data; of small data, several together, so that an epoch has 100 steps",
     )
     long.add_argument("--resume", action="store_true", help="go on with the run in --out, with its own arguments")
     how = parser.add_argument_group("how")
-    how.add_argument("--batch-size", type=int, help="(default: 128, for tables 512)")
+    how.add_argument("--batch-size", type=int, metavar="N", help="(default: 128, for tables 512)")
     how.add_argument(
-        "--learning-rate", type=float, help="of Adam at the start; it falls to zero along a cosine (default: 0.002)"
+        "--learning-rate",
+        type=float,
+        metavar="N",
+        help="of Adam at the start; after a rise in 100 steps it falls to zero along a cosine (default: 0.002)",
     )
-    how.add_argument("--clip-norm", type=float, help="cut gradients to this norm; 0 for never (default: 0)")
-    how.add_argument("--seed", type=int, help="of weights, order and noise (default: 0)")
+    how.add_argument(
+        "--clip-norm", type=float, metavar="N", help="cut gradients to this norm; 0 for never (default: 0)"
+    )
+    how.add_argument("--seed", type=int, metavar="N", help="of weights, order and noise (default: 0)")
     how.add_argument("--noise", choices=["normal", "uniform"], help="where layers add dimensions (default: normal)")
     how.add_argument("--inverse", choices=["funnel", "multiscale"], help="density of what is dropped (default: funnel)")
     how.add_argument(
         "--transform", choices=["affine", "spline", "affine+spline"], help="of that density (default: affine+spline)"
     )
     how.add_argument(
-        "--steps", type=int, help="in which a layer drops its dimensions, each given those before (default: 1)"
+        "--steps",
+        type=int,
+        metavar="N",
+        help="in which a layer drops its dimensions, each given those before (default: 1)",
     )
-    how.add_argument("--precision", choices=["float32", "float64", "mixed_bfloat16"], help="(default: float32)")
-    how.add_argument("--strategy", choices=["none", "mirrored"], help="mirrored trains on all GPUs (default: none)")
+    how.add_argument(
+        "--precision",
+        choices=["float32", "float64", "mixed_bfloat16"],
+        help="mixed: bfloat16 in the networks that give densities (default: float32)",
+    )
+    how.add_argument(
+        "--strategy", choices=["none", "mirrored"], help="mirrored: on all GPUs, without XLA (default: none)"
+    )
     how.add_argument(
         "--no-xla", dest="xla", action="store_false", default=None, help="do not compile the step with XLA"
     )
     test = parser.add_argument_group("testing and pictures")
-    test.add_argument("--draws", type=int, help="of the noise for the importance-weighted figure (default: 100)")
-    test.add_argument("--weighted-examples", type=int, help="test examples for that figure (default: 1000)")
-    test.add_argument("--validation-examples", type=int, help="used after each epoch (default: 5000)")
-    test.add_argument("--temperature", type=float, help="of the samples in the pictures (default: 1)")
-    parser.add_argument("--out", type=Path, help="folder of the run (default: runs/DATA)")
+    test.add_argument(
+        "--draws", type=int, metavar="N", help="of the noise for the importance-weighted figure (default: 100)"
+    )
+    test.add_argument(
+        "--weighted-examples", type=int, metavar="N", help="test examples for that figure (default: 1000)"
+    )
+    test.add_argument("--validation-examples", type=int, metavar="N", help="used after each epoch (default: 5000)")
+    test.add_argument("--temperature", type=float, metavar="N", help="of the samples in the pictures (default: 1)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/DATA)")
 
 
 def run(arguments) -> int:
