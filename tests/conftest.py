@@ -29,3 +29,33 @@ def flow():
 
     keras.utils.set_random_seed(0)
     return small_flow()
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    """A finished training run on digits."""
+    from models import SMALL_RUN
+
+    from tfp_flowify.commands import main
+    from tfp_flowify.experiments import RunFolder
+
+    folder = tmp_path_factory.mktemp("run") / "digits"
+    assert main(["train", *SMALL_RUN, "--epochs", "2", "--out", str(folder)]) == 0
+    return RunFolder(folder)
+
+
+@pytest.fixture(scope="session")
+def table_run(tmp_path_factory):
+    """A finished training run on a table."""
+    import numpy as np
+    from models import SMALL_RUN
+
+    from tfp_flowify.commands import main
+    from tfp_flowify.experiments import RunFolder
+
+    folder = tmp_path_factory.mktemp("table")
+    x = np.random.default_rng(0).normal(size=[600, 3]) @ np.array([[1, 1, 0], [0, 1, 0], [0, 0, 3.0]])
+    np.savez(folder / "mine.npz", x=x)
+    arguments = ["--data", str(folder / "mine.npz"), "--model", "fmlp_6_3", "--out", str(folder / "run")]
+    assert main(["train", *SMALL_RUN, *arguments, "--epochs", "2"]) == 0
+    return RunFolder(folder / "run")

@@ -1,10 +1,16 @@
-"""Small flow models for the tests."""
+"""Small flow models and training runs for the tests."""
 
 import keras
 import numpy as np
 
 from tfp_flowify import FlowModel
 from tfp_flowify import layers as fl
+
+#: Arguments of a training run that takes seconds.
+SMALL_RUN = ["--model", "fmlp", "--transform", "affine", "--no-xla", "--draws", "10", "--weighted-examples", "100"]
+
+#: What a run draws.
+PICTURES = ("curves.png", "samples.png", "samples_mean.png", "reconstructions.png")
 
 
 def small_flow():

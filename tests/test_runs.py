@@ -1,0 +1,245 @@
+"""Training runs as people start them: what is in their folders, and how they are killed, interrupted and resumed."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from matplotlib.image import imread
+from models import PICTURES, SMALL_RUN
+
+from tfp_flowify.commands import main
+from tfp_flowify.experiments import RunFolder, resume
+from tfp_flowify.experiments.clock import Clock
+
+
+def test_a_run_leaves_all_its_files(run):
+    assert run.read_config()["model"] == "fmlp" and run.read_config()["versions"]["keras"] == keras.__version__
+    history = run.read_history()
+    assert [row["epoch"] for row in history] == [1, 2]
+    assert history[1]["validation"] < history[0]["validation"] < 4.09  # A uniform density has log2(17) = 4.09 bits.
+    assert history[1]["learning_rate"] < 0.1 * history[0]["learning_rate"]
+    for name in PICTURES:
+        picture = imread(run.path / name)
+        assert picture[..., :3].std() > 0.05, name
+    assert (run.saved_model / "saved_model.pb").is_file()
+    assert not list(run.path.glob(".new_*"))
+
+
+def test_the_report_has_the_figures(run):
+    report = json.loads(run.report.read_text())
+    single, weighted = report["single_draw_same_examples"], report["importance_weighted"]
+    assert report["unit"] == "bits/dim" and weighted["draws"] == 10 and weighted["examples"] == 100
+    assert report["single_draw"]["examples"] == 360 and 0 < report["single_draw"]["standard_error"] < 0.1
+    assert report["gain"]["mean"] > 0 and np.isclose(report["gain"]["mean"], single["mean"] - weighted["mean"])
+    assert report["parameters"] == sum(np.prod(weight.shape) for weight in run.load().trainable_variables)
+    assert report["seconds_to_first_step"] > report["seconds_per_step"] > 0
+    assert report["peak_memory_bytes"] > 1e8
+
+
+def test_the_report_is_of_the_best_flow_on_test_data(run):
+    from tfp_flowify.data import digits
+
+    bits = np.mean(run.load(run.best).bits_per_dim(digits()[1][0], seed=0))
+    assert np.isclose(json.loads(run.report.read_text())["single_draw"]["mean"], bits, rtol=1e-5)
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+MEASURE = """<script>
+const images = [...document.images];
+const wide = document.documentElement.scrollWidth > window.innerWidth;
+document.title = `${images.filter(i => i.naturalWidth > 100).length} pictures, ${wide ? "too wide" : "fits"}`;
+</script></body>"""
+
+
+def test_the_page_holds_everything(run):
+    page = (run.path / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(PICTURES)
+    assert "http" not in page and "<script" not in page and "fmlp on digits" in page
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("width", [1200, 400])
+def test_the_page_in_a_browser(run, tmp_path, width):
+    (tmp_path / "page.html").write_text((run.path / "report.html").read_text().replace("</body>", MEASURE))
+    browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    browser += ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    command = [*browser, f"--window-size={width},2000", "--dump-dom", f"file://{tmp_path / 'page.html'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert f"<title>{len(PICTURES)} pictures, fits</title>" in done.stdout
+
+
+def test_a_run_is_not_written_over(run, capsys):
+    assert main(["train", *SMALL_RUN, "--epochs", "1", "--out", str(run.path)]) == 2
+    assert "holds a run already. Go on with it (--resume)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_finished_run_can_go_on(run, tmp_path, capsys):
+    shutil.copytree(run.path, tmp_path / "copy")
+    assert main(["train", "--resume", "--out", str(tmp_path / "copy")]) == 0
+    assert "All of its training is done" in capsys.readouterr().out
+    assert main(["train", "--resume", "--epochs", "3", "--out", str(tmp_path / "copy")]) == 0
+    assert "Going on after step 200 in epoch 2" in capsys.readouterr().out
+    copy = RunFolder(tmp_path / "copy")
+    history = copy.read_history()
+    assert [row["epoch"] for row in history] == [1, 2, 3] and history[2]["seconds"] > history[1]["seconds"]
+    assert copy.read_config()["epochs"] == 3  # Else a kill and another --resume would take the old budget.
+    assert "seconds_per_step" in json.loads(copy.report.read_text())
+    copy.history_file.unlink()
+    capsys.readouterr()
+    assert main(["train", "--resume", "--epochs", "4", "--out", str(tmp_path / "copy")]) == 2
+    assert "history.csv has no row of it" in capsys.readouterr().err
+
+
+def test_resuming_with_other_arguments_is_refused(run, capsys):
+    assert main(["train", "--resume", "--model", "fconv2", "--out", str(run.path)]) == 2
+    assert "was started with model='fmlp', so it cannot go on with 'fconv2'" in capsys.readouterr().err
+
+
+class Killed(BaseException):
+    """Ends a run as a kill would: nothing behind it runs."""
+
+
+@pytest.mark.parametrize(
+    "file, times",
+    [
+        ("last.keras", 1),
+        pytest.param("history.csv", 2, marks=pytest.mark.slow),
+        pytest.param("best.keras", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_run_ends_as_one_that_was_not(run, tmp_path, monkeypatch, file, times):
+    """Killed right behind the first epoch's flow; between the row and the flow of the second; between its two files."""
+    replace, seen = os.replace, []
+
+    def kill(source, target):
+        replace(source, target)
+        seen.append(target.name)
+        if seen.count(file) == times:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", kill)
+        with pytest.raises(Killed):
+            main(["train", *SMALL_RUN, "--epochs", "2", "--out", str(tmp_path / "run")])
+    report = resume(tmp_path / "run")
+    whole = json.loads(run.report.read_text())
+    assert report["steps"] == whole["steps"]
+    for name in ("single_draw", "importance_weighted"):
+        assert np.isclose(report[name]["mean"], whole[name]["mean"], rtol=1e-4)
+    assert report["best_epoch"] == whole["best_epoch"] == 2
+    assert [row["epoch"] for row in RunFolder(tmp_path / "run").read_history()] == [1, 2]
+
+
+@pytest.mark.slow
+def test_sigkill_and_resume(tmp_path):
+    command = [sys.executable, "-m", "tfp_flowify", "train", *SMALL_RUN, "--epochs", "4", "--out"]
+    assert subprocess.run([*command, tmp_path / "whole"], check=False).returncode == 0
+    process = subprocess.Popen([*command, tmp_path / "killed"])
+    history = tmp_path / "killed/history.csv"
+    while process.poll() is None and not (history.is_file() and len(history.read_text().splitlines()) >= 3):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert subprocess.run([*command, tmp_path / "killed", "--resume"], check=False).returncode == 0
+    whole, killed = (json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "killed"))
+    assert np.isclose(whole["single_draw"]["mean"], killed["single_draw"]["mean"], rtol=1e-3)
+    with open(history) as file:
+        assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2", "3", "4"]
+
+
+def test_ctrl_c_keeps_what_was_learned(tmp_path, capsys, monkeypatch):
+    steps = []
+
+    def interrupt(self, batch, logs=None):
+        steps.append(batch)
+        if len(steps) == 30:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("tfp_flowify.experiments.callbacks.StopOnInterrupt.on_train_batch_end", interrupt)
+    arguments = [*SMALL_RUN, "--epochs", "2", "--out", str(tmp_path / "run")]
+    assert main(["train", *arguments]) == 130
+    assert "To go on: --resume" in capsys.readouterr().out
+    run = RunFolder(tmp_path / "run")
+    assert run.read_history()[0]["steps"] in (30, 31) and run.last.is_file()
+    monkeypatch.undo()
+    assert main(["train", *arguments, "--resume"]) == 0
+    history = run.read_history()
+    assert [row["epoch"] for row in history] == [1, 2, 3] and history[-1]["steps"] == 200
+
+
+@pytest.mark.slow
+def test_minutes_of_a_run(tmp_path):
+    assert main(["train", *SMALL_RUN, "--minutes", "0.2", "--out", str(tmp_path / "run")]) == 0
+    assert 12 <= RunFolder(tmp_path / "run").read_history()[-1]["seconds"] < 30
+
+
+def test_the_clock():
+    begun = time.perf_counter()
+    clock = Clock(minutes=0.001)
+    while clock.share(0) < 1:
+        pass
+    assert 0.05 < time.perf_counter() - begun < 0.5
+    assert Clock(steps=10).share(5) == 0.5
+    assert Clock(minutes=1, steps=10, seconds_before=45).share(5) >= 0.75
+
+
+@pytest.mark.slow
+def test_images_of_any_number_of_channels_and_of_mixed_sizes(tmp_path):
+    x = np.random.default_rng(0).integers(0, 9, [200, 4, 4, 2])
+    np.savez(tmp_path / "two.npz", x=x)
+    arguments = [*SMALL_RUN, "--epochs", "1", "--batch-size", "16"]
+    assert main(["train", *arguments, "--data", str(tmp_path / "two.npz"), "--out", str(tmp_path / "two")]) == 0
+    report = json.loads((tmp_path / "two/report.json").read_text())
+    assert report["unit"] == "bits/dim" and report["single_draw"]["mean"] > np.log2(9) - 0.2  # Nothing to learn.
+    for i in range(40):
+        side = 4 + i % 3
+        image = np.random.default_rng(i).integers(0, 256, [side, side, 1], np.uint8)
+        (tmp_path / "images").mkdir(exist_ok=True)
+        (tmp_path / f"images/{i}.png").write_bytes(tf.io.encode_png(image).numpy())
+    arguments += ["--data", str(tmp_path / "images"), "--image-size", "3", "3", "--out", str(tmp_path / "mixed")]
+    assert main(["train", *arguments]) == 0
+    assert main(["evaluate", str(tmp_path / "mixed"), "--draws", "2"]) == 0  # It knows the size.
+
+
+DEVICES = """
+import sys
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from tfp_flowify.commands import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "float64"])
+def test_precisions_and_several_devices(tmp_path, precision):
+    arguments = [*SMALL_RUN, "--precision", precision, "--out", str(tmp_path / "run")]
+    arguments += ["--strategy", "mirrored"] if precision == "float32" else []
+    for more in (["--epochs", "1"], ["--epochs", "2", "--resume"]):
+        command = [sys.executable, "-c", DEVICES, "train", *arguments, *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+    history = RunFolder(tmp_path / "run").read_history()
+    assert [row["steps"] for row in history] == [100, 200] and history[1]["validation"] < history[0]["validation"] < 4
+
+
+def test_tables(table_run):
+    report = json.loads(table_run.report.read_text())
+    assert report["unit"] == "nats"
+    history = table_run.read_history()
+    assert max(row["validation"] for row in history) == report["validation"]
+    exact = -0.5 * 3 * np.log(2 * np.pi * np.e) - np.log(3)  # Minus the entropy of the Gaussian that the data are from.
+    assert exact - 1.5 < report["single_draw"]["mean"] < exact + 3 * report["single_draw"]["standard_error"]
+    assert all((table_run.path / name).is_file() for name in PICTURES)
