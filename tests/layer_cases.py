@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import layers as fl
-from tfp_flowify.math.spline import spline_forward, spline_knots
+from tfp_flowify.math.spline import spline_forward
 
 
 def with_weights(twin, shape, *weights):
@@ -57,8 +57,7 @@ def strided_residual(layer):
 
 def spline(layer):
     """The function of tfp_flowify.math, which tests/test_spline.py holds against TFP's."""
-    knots = spline_knots(tf.convert_to_tensor(layer.parameters), layer.bins, layer.bound)
-    return lambda x: spline_forward(x, knots)[0]
+    return lambda x: spline_forward(x, tf.convert_to_tensor(layer.parameters), layer.bins, layer.bound)[0]
 
 
 def coupling(kept):
@@ -69,7 +68,7 @@ def coupling(kept):
             changed = x.shape[-1] - kept
             given, moved = (x[..., changed:], x[..., :changed]) if layer.swap else (x[..., :kept], x[..., kept:])
             parameters = tf.reshape(layer.network(given), [*moved.shape, 3 * layer.bins - 1])
-            moved = spline_forward(moved, spline_knots(parameters, layer.bins, layer.bound))[0]
+            moved = spline_forward(moved, parameters, layer.bins, layer.bound)[0]
             return tf.concat([moved, given] if layer.swap else [given, moved], axis=-1)
 
         return function

@@ -19,32 +19,52 @@ def tfp_spline(knots, bound):
 @pytest.mark.parametrize("shape", [(), (3,), (50, 3)], ids=["shared", "per channel", "per entry"])
 @pytest.mark.parametrize("bins, bound", [(2, 1.0), (8, 2.0), (16, 5.0)])
 def test_spline_is_that_of_tfp(shape, bins, bound):
-    knots = spline_knots(2 * values((*shape, 3 * bins - 1), tf.float64), bins, bound)
+    parameters = 2 * values((*shape, 3 * bins - 1), tf.float64)
     x = 2 * bound * tf.random.stateless_uniform([50, 3], (1, 2), -1, 1, tf.float64)
-    expected = tfp_spline(knots, bound)
-    z, log_slope = spline_forward(x, knots)
+    expected = tfp_spline(spline_knots(parameters, bins, bound), bound)
+    z, log_slope = spline_forward(x, parameters, bins, bound)
     np.testing.assert_allclose(z, expected.forward(x), atol=1e-12)
     np.testing.assert_allclose(log_slope, expected.forward_log_det_jacobian(x), atol=1e-9)
-    back, inverse_log_slope = spline_inverse(z, knots)
+    back, inverse_log_slope = spline_inverse(z, parameters, bins, bound)
     np.testing.assert_allclose(back, x, atol=1e-10)
     np.testing.assert_allclose(inverse_log_slope, -log_slope, atol=1e-9)
 
 
 def test_zero_parameters_are_the_identity():
-    knots = spline_knots(tf.zeros([23], tf.float64), 8, 2.0)
     x = tf.linspace(tf.constant(-3.0, tf.float64), 3.0, 101)
-    np.testing.assert_allclose(spline_forward(x, knots)[0], x, atol=1e-14)
-    np.testing.assert_allclose(spline_forward(x, knots)[1], np.zeros(101), atol=1e-14)
+    for parameters in (tf.zeros([23], tf.float64), tf.zeros([101, 23], tf.float64)):
+        z, log_slope = spline_forward(x, parameters, 8, 2.0)
+        np.testing.assert_allclose(z, x, atol=1e-14)
+        np.testing.assert_allclose(log_slope, np.zeros(101), atol=1e-14)
 
 
 @pytest.mark.parametrize("direction", [spline_forward, spline_inverse])
-def test_values_and_gradients_are_finite_everywhere(direction):
+def test_gradients_of_own_splines_are_those_of_shared_ones(direction):
+    """The lookup in a spline for each entry has a gradient in closed form, that of the shared one is TensorFlow's."""
+    parameters, x = 2 * values((23,), tf.float64), 1.5 * values((40,), tf.float64)
+    each = tf.tile(parameters[None], [40, 1])
+    found = []
+    for given in (parameters, each):
+        with tf.GradientTape() as tape:
+            tape.watch([given, x])
+            z, log_slope = direction(x, given, 8, 2.0)
+            loss = tf.reduce_sum(tf.sin(z) + z * log_slope)
+        found.append(tape.gradient(loss, [given, x]))
+    (shared, shared_x), (own, own_x) = found
+    np.testing.assert_allclose(tf.reduce_sum(own, axis=0), shared, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(own_x, shared_x, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("direction", [spline_forward, spline_inverse])
+def test_values_and_gradients_are_finite_everywhere(direction, own):
     parameters = tf.Variable(5 * values((23,), tf.float32))
     knots = spline_knots(parameters, 8, 2.0)
     x = tf.concat([[-1e30, -100.0, -2.0, 2.0, 100.0, 1e30], knots[0], knots[1], tf.linspace(-2.1, 2.1, 500)], 0)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        z, log_slope = direction(x, spline_knots(parameters, 8, 2.0))
+        given = tf.tile(parameters[None], [len(x), 1]) if own else tf.convert_to_tensor(parameters)
+        z, log_slope = direction(x, given, 8, 2.0)
         loss = tf.reduce_sum(log_slope) + tf.reduce_sum(tf.clip_by_value(z, -3, 3))
     assert np.isfinite(z).all() and np.isfinite(log_slope).all()
     assert all(np.isfinite(gradient).all() for gradient in tape.gradient(loss, [x, parameters]))

@@ -6,7 +6,7 @@ a value and a log-slope for each entry. With all parameters zero it is the ident
 
 import tensorflow as tf
 
-from tfp_flowify.math.spline import spline_forward, spline_inverse, spline_knots
+from tfp_flowify.math.spline import spline_forward, spline_inverse
 
 
 class Affine:
@@ -63,10 +63,10 @@ class Spline:
         self.size = 3 * bins - 1
 
     def forward(self, x, parameters):
-        return spline_forward(x, spline_knots(parameters, self.bins, self.bound))
+        return spline_forward(x, parameters, self.bins, self.bound)
 
     def inverse(self, z, parameters):
-        return spline_inverse(z, spline_knots(parameters, self.bins, self.bound))
+        return spline_inverse(z, parameters, self.bins, self.bound)
 
 
 class OddSpline(Spline):
