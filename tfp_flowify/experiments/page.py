@@ -3,7 +3,7 @@
 import base64
 import html
 
-from tfp_flowify.experiments.figures import rows_of
+from tfp_flowify.experiments.figures import carried_over, rows_of
 from tfp_flowify.experiments.folder import moved_into
 
 STYLE = """
@@ -36,7 +36,7 @@ def write_page(folder, report: dict, config: dict, pictures):
     rows = "".join(f"<tr><td>{_text(name)}</td><td>{_text(value)}</td></tr>" for name, value in rows_of(report))
     figures = "".join(_figure(folder / name, CAPTIONS.get(name, name)) for name in pictures)
     settings = "\n".join(f"{name}: {value}" for name, value in config.items())
-    weighted = report["importance_weighted"]
+    draws, weighted = report["importance_weighted"]["draws"], carried_over(report)
     page = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -48,7 +48,7 @@ def write_page(folder, report: dict, config: dict, pictures):
 <body>
 <h1>{_text(report["model"])} on {_text(report["data"])}</h1>
 <p class="lead">{weighted["mean"]:.3f} {_text(report["unit"])}</p>
-<p class="muted">{_text(report["split"])}, {weighted["draws"]} importance-weighted draws of the noise;
+<p class="muted">{_text(report["split"])}, {draws} importance-weighted draws of the noise;
 {report["single_draw"]["mean"]:.3f} with one draw</p>
 <table>{rows}</table>
 <div class="pictures">{figures}</div>
