@@ -41,7 +41,7 @@ def test_the_report_has_the_figures(run):
     assert report["single_draw"]["examples"] == 360 and 0 < report["single_draw"]["standard_error"] < 0.1
     whole, single_error = report["importance_weighted_all"], report["single_draw"]["standard_error"]
     assert np.isclose(whole["mean"], report["single_draw"]["mean"] - report["gain"]["mean"])
-    assert single_error < whole["standard_error"] < 1.2 * single_error
+    assert single_error < whole["standard_error"] < 2 * single_error
     assert report["gain"]["mean"] > 0 and np.isclose(report["gain"]["mean"], single["mean"] - weighted["mean"])
     assert report["parameters"] == sum(np.prod(weight.shape) for weight in run.load().trainable_variables)
     assert report["seconds_to_first_step"] > report["seconds_per_step"] > 0
