@@ -124,7 +124,7 @@ def fconv2_sizes(shape) -> tuple:
     Each keeps half of what it sees, and 128 filters at most, so that nothing but borders of odd sides adds noise.
 
     >>> fconv2_sizes((8, 8, 1))
-    ([(2, 2, 2, 'same'), (4, 2, 2, 'same'), (8, 2, 2, 'same')], [8, 8])
+    ([(2, 2, 2, 'same'), (4, 2, 2, 'same'), (8, 2, 2, 'same')], [8, 8, 8])
     """
     *sides, channels = shape
     convolutions, filters = [], channels
