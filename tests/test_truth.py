@@ -32,11 +32,12 @@ def test_no_figure_is_better_than_the_entropy(name):
     x, x_test = walks(20_000, seed=1), walks(2_000, seed=2)
     flow.adapt(x[:500], seed=0)
     before = np.mean(flow.bits_per_dim(x_test, seed=0))
-    flow.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(3e-3, 600)), jit_compile=False)
-    flow.fit(x, batch_size=128, steps_per_epoch=600, verbose=0)
+    flow.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(3e-3, 628)), jit_compile=False)
+    flow.fit(x, batch_size=128, epochs=4, verbose=0)
     single = np.asarray(flow.bits_per_dim(x_test, seed=0))
     weighted = np.asarray(flow.bits_per_dim(x_test[:500], num_draws=200, seed=0))
     for bits in (single, weighted):
         error = bits.std() / np.sqrt(len(bits))
         assert bits.mean() > entropy() - 4 * error
-    assert weighted.mean() < single.mean() < before - 0.5  # It has learned something.
+    assert weighted.mean() < single.mean()
+    assert before - single.mean() > 0.3 * (before - entropy())  # It has learned some of what there is to learn.
