@@ -1,6 +1,5 @@
 """Images: digits that ship with the package, sets of TensorFlow Datasets, and one's own folders."""
 
-import contextlib
 import os
 from pathlib import Path
 
@@ -60,8 +59,10 @@ def cifar10(data_dir=None, download=False) -> tuple:
 
 def tfds_images(name: str, data_dir=None, download=False) -> tuple:
     """Images and labels of any set of TensorFlow Datasets with `train` and `test` splits of equal images."""
-    import tensorflow_datasets as tfds  # Takes a second, and digits and files do without it.
+    # Takes a second, and digits and files do without it. Its front door hides why it cannot be opened.
+    from tensorflow_datasets import public_api as tfds
 
+    tfds.disable_progress_bar()  # For what takes a second.
     folder = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or tfds.core.constants.DATA_DIR).expanduser()
     if not download and not list(folder.glob(f"{name}/*/dataset_info.json")):
         raise FileNotFoundError(
@@ -69,10 +70,9 @@ def tfds_images(name: str, data_dir=None, download=False) -> tuple:
             "Give the folder that has it (--data-dir DIR), or let it be downloaded (--download)."
         )
     try:
-        with _quiet():
-            splits = tfds.load(
-                name, split=["train", "test"], data_dir=folder, download=download, batch_size=-1, as_supervised=True
-            )
+        splits = tfds.load(
+            name, split=["train", "test"], data_dir=folder, download=download, batch_size=-1, as_supervised=True
+        )
     except Exception as error:
         raise ValueError(
             f"{name} in {folder} could not be read; a file may be damaged or incomplete. Delete {folder / name} and "
@@ -135,12 +135,3 @@ def _is_grey(images):
 
 def _first_line(error) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-
-
-@contextlib.contextmanager
-def _quiet():
-    """TensorFlow Datasets writes progress bars for what takes a second."""
-    import tensorflow_datasets as tfds
-
-    tfds.disable_progress_bar()
-    yield
