@@ -21,6 +21,12 @@ def images():
     return x_train, x_test
 
 
+@pytest.fixture(scope="session")
+def two_devices():
+    """One strategy for all tests: TensorFlow remembers the shapes that devices exchanged."""
+    return tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")])
+
+
 @pytest.fixture(scope="module")
 def flow():
     """A small flow that no test changes."""

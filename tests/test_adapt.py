@@ -83,3 +83,25 @@ def test_adapt_leaves_what_is_frozen(images):
     flow.adapt(images[0][:50])
     for a, b in zip(before, flow.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("features", [6, 200], ids=["exponential", "reflections"])
+def test_dense_layers_drop_the_directions_of_least_variance(features):
+    keras.utils.set_random_seed(0)
+    scales = np.geomspace(10, 0.01, features)
+    x = (normal(1000, features) * scales) @ np.linalg.qr(normal(features, features))[0]
+    flow = FlowModel([keras.Input([features]), fl.Dense(3)])
+    flow.adapt(x)
+    kept = np.linalg.svd(flow.network.layers[0].kernel, full_matrices=False)[0]
+    variances = np.linalg.eigvalsh(np.cov(x.T))[::-1]
+    np.testing.assert_allclose(np.trace(kept.T @ np.cov(x.T) @ kept), variances[:3].sum(), rtol=1e-3)
+
+
+def test_few_examples_of_many_dimensions_do_not_mislead():
+    """As many examples as dimensions leave directions in which they do not vary at all: other data do."""
+    keras.utils.set_random_seed(0)
+    scales = np.geomspace(1, 0.1, 200)
+    flow, few, others = FlowModel([keras.Input([200]), fl.Dense(20)]), normal(150, 200) * scales, normal(999, 200)
+    flow.adapt(few)
+    exact = -100 * np.log(2 * np.pi) - np.log(scales).sum() - 100
+    assert exact - 100 < np.mean(flow.log_prob((others * scales).astype("float32"))) < exact

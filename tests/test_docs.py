@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = [module.name for module in pkgutil.walk_packages(tfp_flowify.__path__, "tfp_flowify.")]
 PUBLIC = [getattr(module, name) for module in (bijectors, distributions, layers) for name in module.__all__]
 PUBLIC += [getattr(data, name) for name in data.__all__ if callable(getattr(data, name))]
-PUBLIC += [tfp_flowify.FlowModel, callbacks.SampleGrid, zoo.build]
+PUBLIC += [tfp_flowify.FlowModel, tfp_flowify.FusedAdam, callbacks.SampleGrid, zoo.build]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from layer_cases import CASES, draw_input
 
 from tfp_flowify import FlowModel
+from tfp_flowify import bijectors as fb
 from tfp_flowify import layers as fl
 
 NAMES = list(CASES)
@@ -140,3 +141,17 @@ def test_policies(name):
     if flows["float32"].distribution.is_exact and not flows["float32"].noise_shapes:
         np.testing.assert_allclose(results["float64"], results["float32"], rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(results["mixed_bfloat16"], results["float32"], rtol=0.02, atol=0.1)
+
+
+def test_rotations_of_wide_layers_are_reflections_by_default():
+    keras.utils.set_random_seed(0)
+    layer = fl.Dense(129)
+    flow, x = FlowModel([keras.Input([128]), layer]), np.random.default_rng(0).normal(size=(5, 128)).astype("float32")
+    assert type(layer.right) is fb.Expm and type(layer.left) is fb.Householder
+    assert layer.left.vectors.shape == (64, 129) and layer.left.base is not None
+    for rotation in (layer.left, layer.right):
+        matrix = rotation.matrix().numpy()
+        np.testing.assert_allclose(matrix @ matrix.T, np.eye(rotation.size), atol=1e-5)
+    np.testing.assert_allclose(flow.decode(flow.encode(x, seed=1)), x, atol=1e-4)
+    np.testing.assert_allclose(flow(x), layer(x), atol=1e-5)
+    assert {weight.name for weight in layer.trainable_weights} >= {"left_vectors", "right_skew"}

@@ -7,6 +7,7 @@ from cases import values
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.orthogonal import orthogonal, skew_symmetric
+from tfp_flowify.bijectors.prepared import prepared_once
 from tfp_flowify.math.expm import expm
 
 
@@ -120,3 +121,26 @@ def test_expm_can_be_differentiated_twice():
         return outer.gradient(loss, matrix)
 
     np.testing.assert_allclose(gradient_of_gradient(expm), gradient_of_gradient(tf.linalg.expm), rtol=1e-9)
+
+
+def test_matrices_computed_together_are_those_computed_alone():
+    rotations = [
+        *(fb.Expm(values((10,), tf.float64) * scale) for scale in (0.1, 1.0, 3.0)),
+        fb.Expm(values((10,), tf.float64), fb.random_orthogonal(5, seed=0)),
+        fb.Cayley(values((10,), tf.float64)),
+        fb.Expm(values((3,), tf.float64)),
+        fb.Householder(values((2, 5), tf.float64)),
+    ]
+    alone = [rotation.matrix().numpy() for rotation in rotations]
+    with prepared_once(rotations[:-1]):
+        together = [rotation.matrix().numpy() for rotation in rotations]
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-13)
+
+
+def test_matrices_computed_once_do_not_outlive_a_change_of_weights():
+    rotation = fb.Expm(tf.Variable(tf.zeros([1])))
+    with prepared_once([rotation]):
+        np.testing.assert_array_equal(rotation.matrix(), np.eye(2))
+    rotation.skew.assign([np.pi / 2])
+    np.testing.assert_allclose(rotation.matrix(), [[0, -1], [1, 0]], atol=1e-6)

@@ -39,14 +39,6 @@ def test_trains_with_and_without_xla(jit_compile):
     assert flow.evaluate(x, verbose=0, return_dict=True)["nll"] < losses[0]
 
 
-@pytest.fixture(scope="module")
-def two_devices():
-    """One strategy for all tests: TensorFlow remembers the shapes that devices exchanged."""
-    devices = tf.config.list_logical_devices("CPU")
-    assert len(devices) == 2  # conftest.py asks for two.
-    return tf.distribute.MirroredStrategy([device.name for device in devices])
-
-
 def test_two_devices_give_the_loss_of_one(two_devices):
     """A flow without noise, so that the loss does not depend on draws; the same weights follow too."""
 

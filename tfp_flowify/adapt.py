@@ -53,6 +53,8 @@ class Adapter:
         if not self.network or not _trainable(scales) or id(scales) in self._done:
             return
         self._done.add(id(scales))
+        if isinstance(linear, fb.Linear):
+            self._turn(linear, parts[0])
         _assign(linear.bias, 0.0)
         signal = [parts[0], *map(tf.zeros_like, parts[1:])]
         z = np.asarray(as_list(linear.forward_and_log_det(bundle(signal))[0])[0], np.float64)
@@ -63,6 +65,14 @@ class Adapter:
             _assign(scales, np.asarray(tf.convert_to_tensor(scales)) + origin)
             z = z / np.sqrt(variance)
         _assign(linear.bias, -z.reshape(-1, z.shape[-1]).mean(axis=0))
+
+    def _turn(self, linear, x):
+        """Where dimensions are dropped, they are those in which the data vary least: the last principal axes."""
+        right = linear.right
+        if linear.left.size < right.size and hasattr(right.base, "assign"):
+            turned = right.matrix().numpy()  # base @ rest
+            axes = _principal_axes(np.asarray(x, np.float64).reshape(-1, right.size), linear.left.size)
+            right.base.assign(axes @ turned.T @ np.asarray(right.base))
 
     def _set_diagonal(self, diagonal, x):
         """Channels of mean zero and unit variance, where both weights are variables: `Normalization`."""
@@ -103,6 +113,20 @@ class Adapter:
             x = np.asarray(x, np.float64).reshape(-1, *relu.inputs[0])
             squares = np.sum(np.minimum(x, 0) ** 2, axis=0) / np.maximum(np.sum(x < 0, axis=0), 1)
             relu.log_scale.assign(np.log(_floored(np.sqrt(squares))))
+
+
+def _principal_axes(x, kept):
+    """Orthonormal rows, in the order of the variance of the data along them.
+
+    A few examples tell a few axes, a quarter of their number at most. The others are random: along those in which the
+    examples vary least, of which they know nothing, other data would vary far more.
+    """
+    x = x - x.mean(axis=0)
+    count, size = x.shape
+    if count >= 4 * size:
+        return np.linalg.eigh(x.T @ x)[1].T[::-1]
+    axes, known = np.linalg.svd(x)[2], min(kept, count // 4)
+    return np.vstack([axes[:known], fb.random_orthogonal(size - known, seed=0) @ axes[known:]])
 
 
 def _trainable(weight) -> bool:

@@ -57,15 +57,18 @@ class Endpoints:
     def _encode(self, x, seed):
         bijector = self.distribution.bijector
         noise = draw(bijector.noise, tf.shape(x)[:1], seed)
-        return as_list(bijector.forward_and_log_det(bundle([x, *noise]))[0])
+        with self.distribution.prepared():
+            return as_list(bijector.forward_and_log_det(bundle([x, *noise]))[0])
 
     def _decode(self, parts):
-        return as_list(self.distribution.bijector.inverse_and_log_det(bundle(parts))[0])[0]
+        with self.distribution.prepared():
+            return as_list(self.distribution.bijector.inverse_and_log_det(bundle(parts))[0])[0]
 
     def _reconstruct(self, x):
         means = [d.mean() for d in self.distribution.bijector.residuals]
         residuals = [tf.repeat(mean[None], tf.shape(x)[0], axis=0) for mean in means]
-        return self._decode([*as_list(self.distribution.network(x)), *residuals])
+        with self.distribution.prepared():
+            return self._decode([*as_list(self.distribution.network(x)), *residuals])
 
     def _predict(self, x):
         return self.network(x, training=False)

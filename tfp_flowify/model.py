@@ -18,6 +18,7 @@ from tfp_flowify.layers.arguments import one_of
 from tfp_flowify.layers.base import FlowLayer, Inverse, register
 from tfp_flowify.layers.conditioners import training_mode
 from tfp_flowify.layers.network import is_graph, network_bijector
+from tfp_flowify.optimizer import FusedAdam
 from tfp_flowify.summary import flow_summary
 
 
@@ -108,9 +109,9 @@ class FlowModel(Density, keras.Model):
     def adapt(self, x, network=True, seed=None):
         """Sets scales and shifts by those of data, in one pass: where a fresh flow should start.
 
-        Dense layers and convolutions then give outputs of mean zero and unit scale, `Normalization` layers know the
-        data, and the densities of what is dropped, and of the output, have the right mean and deviation. What is frozen
-        stays as it is.
+        Dense layers and convolutions then give outputs of mean zero and unit scale, and drop the directions in which
+        the data vary least; `Normalization` layers know the data; and the densities of what is dropped, and of the
+        output, have the right mean and deviation. What is frozen stays as it is.
 
         Args:
           x: some hundred examples: an array or a tensor.
@@ -129,7 +130,7 @@ class FlowModel(Density, keras.Model):
         """Sets up training.
 
         Args:
-          optimizer: as in Keras.
+          optimizer: as in Keras; "adam" is `FusedAdam`.
           loss: of the network's output, with labels y given to `fit`; None to learn the density alone.
           likelihood_weight: the weight of the negative log-likelihood beside that loss.
           metrics, weighted_metrics: of the network's output, beside `nll` and `bits_per_dim`.
@@ -137,6 +138,7 @@ class FlowModel(Density, keras.Model):
         """
         if likelihood_weight < 0:
             raise ValueError(f"likelihood_weight is not negative. Received: likelihood_weight={likelihood_weight}")
+        optimizer = FusedAdam() if optimizer == "adam" else optimizer
         super().compile(optimizer=optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted_metrics, **kwargs)
         self._likelihood_weight, self._supervised = float(likelihood_weight), loss is not None
         self._output_is_used = bool(self._supervised or metrics or weighted_metrics)

@@ -40,13 +40,13 @@ def build(name: str, shape, levels=None, noise="normal", seed=None, **funnel) ->
     >>> flow.network.output_shape
     (None, 8)
     """
-    shape, kwargs = tuple(shape), {"transform": "affine+spline", **funnel}
+    shape = tuple(shape)
     if len(shape) not in (1, 3):
         raise ValueError(f"The networks are for images (h, w, c) and tables (features,). Received: data of {shape}")
     if len(shape) == 3:
-        body = _image_network(name, shape, {"noise": noise, **kwargs})
+        body = _image_network(name, shape, {"noise": noise, **funnel})
     else:
-        body = _tabular_network(name, shape[0], {"noise": noise, "width": 128, **kwargs})
+        body = _tabular_network(name, shape[0], {"noise": noise, "transform": "affine+spline", "width": 128, **funnel})
     return FlowModel([keras.Input(shape), *_front(levels), *body], seed=seed, name=name)
 
 
@@ -64,11 +64,13 @@ def _image_network(name, shape, kwargs):
     if kind == "fmlp":
         return [layers.Flatten(), *_dense(fmlp_units(shape), kwargs)[:-1]]  # No activation behind the last.
     convolutions, units = (fconv1_sizes if kind == "fconv1" else fconv2_sizes)(shape)
-    network = []
-    for filters, kernel_size, strides, padding in convolutions:
-        network += [layers.Conv2D(filters, kernel_size, strides, padding, **kwargs), layers.Spline()]
-        if couplings and filters > 1:
-            network += [layers.SplineCoupling(), layers.SplineCoupling(swap=True)]
+    network, channels = [], shape[-1]
+    for i, (filters, kernel_size, strides, padding) in enumerate(convolutions):
+        conv = layers.Conv2D(filters, kernel_size, strides, padding, **kwargs)
+        network += [conv, layers.Spline()]
+        if couplings and 1 < filters <= math.prod(conv.kernel_size) * channels:  # Where nothing but data goes in.
+            network.append(layers.SplineCoupling(swap=bool(i % 2), bins=4, width=32))
+        channels = filters
     return [*network, layers.Flatten(), *_dense(units, kwargs)]
 
 

@@ -11,7 +11,9 @@ import tensorflow as tf
 
 from tfp_flowify.bijectors.base import Elementwise
 from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.bijectors.prepared import Prepared
 from tfp_flowify.bijectors.transforms import Spline
+from tfp_flowify.math.spline import Table, spline_table
 
 
 class PReLU(Elementwise):
@@ -98,7 +100,7 @@ class SELU(ELU):
         super().__init__(alpha=1.6732632423543772, scale=1.0507009873554805, name=name)
 
 
-class RationalQuadraticSpline(Elementwise):
+class RationalQuadraticSpline(Prepared, Elementwise):
     """A trainable monotone function, the paper's activation: one for all entries, or one for each channel.
 
     z = spline(x) on [-bound, bound], z = x outside;  log_det = sum of the log-slopes.  Onto.
@@ -119,10 +121,21 @@ class RationalQuadraticSpline(Elementwise):
         self.spline = Spline((size + 1) // 3, bound)
         super().__init__(shape, self.spline_parameters.dtype, name)
 
+    @property
+    def batch_key(self):
+        return self.dtype, tuple(self.inputs[0]), self.spline.bins, self.spline.bound
+
+    @classmethod
+    def prepare_batch(cls, layers):
+        """The tables of the splines."""
+        spline, parameters = layers[0].spline, tf.stack([tf.convert_to_tensor(b.spline_parameters) for b in layers])
+        tables = spline_table(parameters, spline.bins, spline.bound)
+        return [Table(*parts) for parts in zip(*map(tf.unstack, tables), strict=True)]
+
     def forward_and_log_det(self, x):
-        z, log_slope = self.spline.forward(x, tf.convert_to_tensor(self.spline_parameters))
+        z, log_slope = self.spline.forward(x, self.prepared())
         return z, self.sum_event(log_slope)
 
     def inverse_and_log_det(self, z):
-        x, log_slope = self.spline.inverse(z, tf.convert_to_tensor(self.spline_parameters))
+        x, log_slope = self.spline.inverse(z, self.prepared())
         return x, self.sum_event(log_slope)

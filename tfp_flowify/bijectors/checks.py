@@ -30,7 +30,7 @@ def sum_over(log_det, prefix):
     if not prefix:
         return log_det
     if log_det.shape.rank == 0:
-        return log_det * math.prod(prefix)
+        return log_det if tf.get_static_value(log_det) == 0 else log_det * math.prod(prefix)
     return sum_last(log_det + tf.zeros(prefix, log_det.dtype), len(prefix))
 
 

@@ -90,29 +90,29 @@ class Graph(FlowBijector):
 
     def walk(self, x, run):
         """Goes forward step by step, each taken by `run(step, parts) -> (parts, log_det)`."""
-        parts, residuals, log_det = as_list(x), [], 0.0
+        parts, residuals, log_dets = as_list(x), [], []
         wires = dict(zip(self._input_names, parts, strict=False))
         noise = iter(parts[len(wires) :])
         for step in self.steps:
             taken = [wires.pop(wire) for wire in step.inputs] + [next(noise) for _ in step.noise]
-            given, step_log_det = run(step, taken)
+            given, log_det = run(step, taken)
             wires.update(zip(step.outputs, given, strict=False))
             residuals += given[len(step.outputs) :]
-            log_det += step_log_det
-        return bundle([wires[wire] for wire in self._output_names] + residuals), log_det
+            log_dets.append(log_det)
+        return bundle([wires[wire] for wire in self._output_names] + residuals), _total(log_dets)
 
     def inverse_and_log_det(self, z):
-        parts, noise, log_det = as_list(z), [], 0.0
+        parts, noise, log_dets = as_list(z), [], []
         wires = dict(zip(self._output_names, parts, strict=False))
         residuals = parts[len(wires) :]
         for step in reversed(self.steps):
             split = len(residuals) - len(step.residuals)
             taken = [wires.pop(wire) for wire in step.outputs] + residuals[split:]
-            given, step_log_det = step.inverse(taken)
+            given, log_det = step.inverse(taken)
             wires.update(zip(step.inputs, given, strict=False))
             residuals, noise = residuals[:split], given[len(step.inputs) :] + noise
-            log_det += step_log_det
-        return bundle([wires[wire] for wire in self._input_names] + noise), log_det
+            log_dets.append(log_det)
+        return bundle([wires[wire] for wire in self._input_names] + noise), _total(log_dets)
 
 
 class Sequential(Graph):
@@ -187,6 +187,13 @@ class _Step(tf.Module):
     def inverse(self, parts):
         x, log_det = self.bijector.inverse_and_log_det(bundle(parts))
         return as_list(x), sum_over(tf.convert_to_tensor(log_det), self.prefix)
+
+
+def _total(log_dets):
+    """Their sum; those of rotations and the like, zero whatever comes, are left out of graphs to keep them small."""
+    if not tf.executing_eagerly():
+        log_dets = [x for x in log_dets if x.shape.rank or tf.get_static_value(x) != 0] or log_dets[:1]
+    return sum(log_dets[1:], start=log_dets[0])
 
 
 def _connect(nodes, inputs):

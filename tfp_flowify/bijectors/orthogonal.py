@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import FlowBijector
 from tfp_flowify.bijectors.checks import parameter
+from tfp_flowify.bijectors.prepared import Prepared
 from tfp_flowify.math.expm import expm
 
 
@@ -30,16 +31,13 @@ class Orthogonal(FlowBijector):
         raise NotImplementedError(f"{type(self).__name__} must define matrix().")
 
     def forward_and_log_det(self, x):
-        return multiply(x, tf.transpose(self.matrix())), tf.zeros([], x.dtype)
+        return multiply(x, self.matrix(), transpose=True), tf.zeros([], x.dtype)
 
     def inverse_and_log_det(self, z):
         return multiply(z, self.matrix()), tf.zeros([], z.dtype)
 
-    def _from_base(self, matrix):
-        return matrix if self.base is None else tf.convert_to_tensor(self.base) @ matrix
 
-
-class Expm(Orthogonal):
+class Expm(Prepared, Orthogonal):
     """Q = base exp(A), A skew-symmetric: the paper's parametrisation, from a fixed base.
 
     With A = 0 it starts at the base: a random one makes the start Haar-random, a given one is taken over exactly, with
@@ -67,7 +65,31 @@ class Expm(Orthogonal):
         return cls(tf.Variable(tf.zeros([entries], dtype), name="skew"), tf.constant(matrix, dtype))
 
     def matrix(self):
-        return self._from_base(expm(skew_symmetric(self.skew)))
+        return self.prepared()
+
+    @property
+    def batch_key(self):
+        """Matrices up to twice as large are computed together, wide ones alone."""
+        return self.dtype, max(self.size, 31).bit_length() if self.size <= 256 else id(self)
+
+    @classmethod
+    def prepare_batch(cls, layers):
+        """The matrices: blocks of larger ones, with zeros for A around them."""
+        if len(layers) == 1:
+            return [layers[0]._from_base(cls.rotation_of(skew_symmetric(layers[0].skew)))]
+        rotations = cls.rotation_of(skew_symmetric_batch([layer.skew for layer in layers]))
+        return [
+            layer._from_base(r[: layer.size, : layer.size])
+            for layer, r in zip(layers, tf.unstack(rotations), strict=True)
+        ]
+
+    def _from_base(self, rotation):
+        return rotation if self.base is None else tf.convert_to_tensor(self.base) @ rotation
+
+    @staticmethod
+    def rotation_of(skew):
+        """Skew-symmetric matrices (..., n, n) to rotations."""
+        return expm(skew)
 
 
 class Cayley(Expm):
@@ -81,10 +103,10 @@ class Cayley(Expm):
     [[0.0, -1.0], [1.0, 0.0]]
     """
 
-    def matrix(self):
-        skew = skew_symmetric(self.skew)
-        identity = tf.eye(self.size, dtype=skew.dtype)
-        return self._from_base(tf.linalg.solve(identity - skew, identity + skew))
+    @staticmethod
+    def rotation_of(skew):
+        identity = tf.eye(skew.shape[-1], dtype=skew.dtype)
+        return tf.linalg.solve(identity - skew, identity + skew)
 
 
 class Householder(Orthogonal):
@@ -132,7 +154,7 @@ class Householder(Orthogonal):
 
     def forward_and_log_det(self, x):
         z = self._reflect(x, adjoint=False)
-        z = z if self.base is None else multiply(z, tf.transpose(self.base))
+        z = z if self.base is None else multiply(z, tf.convert_to_tensor(self.base), transpose=True)
         return z, tf.zeros([], x.dtype)
 
     def inverse_and_log_det(self, z):
@@ -149,7 +171,7 @@ class Householder(Orthogonal):
 
 
 def skew_symmetric(entries):
-    """The skew-symmetric matrix with these entries below its diagonal."""
+    """The skew-symmetric matrix (n, n) with these n (n - 1) / 2 entries below its diagonal."""
     size = _size_from_triangle(entries.shape[0])
     if size == 1:
         return tf.zeros([1, 1], entries.dtype)
@@ -157,11 +179,40 @@ def skew_symmetric(entries):
     return lower - tf.transpose(lower)
 
 
-def multiply(x, matrix):
-    """x @ matrix for vectors (..., n) as one product of two matrices."""
+def skew_symmetric_batch(entries: list):
+    """Such matrices for several sets of entries in few operations, with zeros around the smaller ones."""
+    sizes = [_size_from_triangle(each.shape[0]) for each in entries]
+    order, first = np.full([len(sizes), max(sizes), max(sizes)], -1), 0
+    for matrix, size in zip(order, sizes, strict=True):
+        numbers = first + np.arange(size * (size - 1) // 2)  # As `fill_triangular` has them.
+        filled = np.concatenate([numbers[size - 1 :], numbers[::-1]]).reshape(size - 1, size - 1)
+        matrix[1:size, : size - 1] = np.where(np.tri(size - 1, dtype=bool), filled, -1)
+        first += len(numbers)
+    below = np.flatnonzero(order >= 0)
+    place = np.empty(first, np.int32)
+    place[order.flat[below]] = below
+
+    @tf.custom_gradient
+    def fill(numbers):
+        lower = tf.gather(tf.pad(numbers, [(0, 1)]), np.where(order < 0, first, order))
+
+        def gradient(upstream):
+            return tf.gather(tf.reshape(upstream - tf.linalg.matrix_transpose(upstream), [-1]), place)
+
+        return lower - tf.linalg.matrix_transpose(lower), gradient
+
+    return fill(tf.concat([tf.convert_to_tensor(each) for each in entries], axis=0))
+
+
+def multiply(x, matrix, transpose=False):
+    """x @ matrix, or its transpose, for vectors (..., n) as one product of two matrices."""
     if x.shape.rank == 2:
-        return x @ matrix
-    return tf.tensordot(x, matrix, axes=1)
+        return tf.matmul(x, matrix, transpose_b=transpose)
+    product = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix, transpose_b=transpose)
+    places = x.shape[1:-1]
+    if x.shape.rank > 2 and places.is_fully_defined():
+        return tf.reshape(product, [-1, *places, product.shape[-1]])
+    return tf.reshape(product, tf.concat([tf.shape(x)[:-1], product.shape[-1:]], axis=0))
 
 
 def random_orthogonal(size: int, seed=None) -> np.ndarray:

@@ -12,6 +12,7 @@ with what the network drops drawn, and at its mean), reconstructions.png, report
 all.
 """
 
+import argparse
 from pathlib import Path
 
 
@@ -63,7 +64,9 @@ def add_arguments(parser):
     how.add_argument("--noise", choices=["normal", "uniform"], help="where layers add dimensions (default: normal)")
     how.add_argument("--inverse", choices=["funnel", "multiscale"], help="density of what is dropped (default: funnel)")
     how.add_argument(
-        "--transform", choices=["affine", "spline", "affine+spline"], help="of that density (default: affine+spline)"
+        "--transform",
+        choices=["affine", "spline", "affine+spline"],
+        help="of that density (default: affine, for tables affine+spline)",
     )
     how.add_argument(
         "--steps",
@@ -80,7 +83,10 @@ def add_arguments(parser):
         "--strategy", choices=["none", "mirrored"], help="mirrored: on all GPUs, without XLA (default: none)"
     )
     how.add_argument(
-        "--no-xla", dest="xla", action="store_false", default=None, help="do not compile the step with XLA"
+        "--xla",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="compile the step with XLA, which takes its time (default: where there is a GPU)",
     )
     test = parser.add_argument_group("testing and pictures")
     test.add_argument(

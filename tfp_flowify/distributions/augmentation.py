@@ -153,7 +153,8 @@ class _Orthogonal(Augmentation):
         return type(self)(self.patches, self.dtype, (*prefix, *self.prefix))
 
     def _centred_normal(self, n, seed):
-        normal = tf.random.stateless_normal(self._sample_shape(n), seed, dtype=self.dtype) * self.patches.mask
+        normal = tf.random.stateless_normal(self._sample_shape(n), seed, dtype=self.dtype)
+        normal = normal if self.patches.mask.all() else normal * self.patches.mask
         return normal - self.patches.extract(self.patches.overlap_mean(normal))
 
 

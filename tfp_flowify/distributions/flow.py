@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 from tfp_flowify.bijectors.base import check_layer
 from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_shapes
 from tfp_flowify.bijectors.inverted import Inverted
+from tfp_flowify.bijectors.prepared import prepared_once, to_prepare
 from tfp_flowify.bijectors.variables import AllVariables
 from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform, stateless_seed
 from tfp_flowify.distributions.normal import DiagonalNormal
@@ -50,6 +51,7 @@ class FlowDistribution(AllVariables, Unbatched):
         if len(bijector.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
         self.bijector = bijector
+        self._to_prepare = self._no_dependency(to_prepare(bijector))
         dtype = bijector.dtype or tf.as_dtype(dtype or tf.float32)
         bases = [StandardNormal(shape, dtype) for shape in bijector.outputs] if base is None else as_list(base)
         _check_base(bases, bijector.outputs, dtype)
@@ -88,6 +90,10 @@ class FlowDistribution(AllVariables, Unbatched):
         base = parts[0] if len(parts) == 1 else tfd.JointDistributionSequential(parts)
         return tfd.TransformedDistribution(base, Inverted(self.bijector))
 
+    def prepared(self):
+        """A context in which all passes share what layers make of their weights: rotations, tables of splines."""
+        return prepared_once(self._to_prepare)
+
     def network(self, x):
         """The ordinary network: noise zero, residuals ignored."""
         return self.bijector.network(self._admit(x))
@@ -112,10 +118,11 @@ class FlowDistribution(AllVariables, Unbatched):
         seed = stateless_seed(seed)
         # One batch axis, whatever x has: the Keras layers inside may take no other.
         points = tf.reshape(x, [-1, *self.event_shape])
-        if num_draws == 1 or self.is_exact:
-            log_prob = self._log_weight(points, seed)
-        else:
-            log_prob = self._importance_weighted(points, num_draws, seed, chunk_size)
+        with self.prepared():
+            if num_draws == 1 or self.is_exact:
+                log_prob = self._log_weight(points, seed)
+            else:
+                log_prob = self._importance_weighted(points, num_draws, seed, chunk_size)
         return tf.reshape(log_prob, tf.shape(x)[: x.shape.rank - self.event_shape.rank])
 
     def _log_weight(self, points, seed):
@@ -156,9 +163,10 @@ class FlowDistribution(AllVariables, Unbatched):
 
     def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
         seed = stateless_seed(seed)
-        if self.bijector.is_onto:
-            return self._generate(n, seed, temperature, mean)[0]
-        return self._generate_with_preimage(n, seed, temperature, mean)
+        with self.prepared():
+            if self.bijector.is_onto:
+                return self._generate(n, seed, temperature, mean)[0]
+            return self._generate_with_preimage(n, seed, temperature, mean)
 
     def _generate(self, n, seed, temperature, mean):
         """Samples, and for each whether all parts, the noise too, have a preimage."""

@@ -164,10 +164,11 @@ examples. Minutes are wall-clock time of training, compiling, validating and sav
 ours, beside our validation figure after as many minutes.
 
 What is the same: the layer sizes are those of the paper's appendix, but for fConv2, which it does not print. What is
-not: a logit and one spline shared by all pixels stand in front, and what layers drop has spline densities given by
-small networks, convolutional where the layer is. For scale: on MNIST, a histogram of pixel values, the same for all
-pixels, has 1.97 bits per dimension on the test set, and one for each pixel 1.69; on CIFAR-10 the first has 7.91. The
-table of POWER is learned by dense layers of widths 5, 4, 3, 2 and 1, which need no noise: its likelihood is exact.
+not: a logit and one spline shared by all pixels stand in front, and what layers drop has normal densities given by
+small networks, convolutional where the layer is; for tables, and in the run with uniform noise, splines stand behind
+them. For scale: on MNIST, a histogram of pixel values, the same for all pixels, has 1.97 bits per dimension on the test
+set, and one for each pixel 1.69; on CIFAR-10 the first has 7.91. The table of POWER is learned by dense layers of
+widths 5, 4, 3, 2 and 1, which need no noise: its likelihood is exact.
 """
 
 

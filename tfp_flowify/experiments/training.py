@@ -15,6 +15,7 @@ from tfp_flowify.experiments.figures import trained_numbers, unit_of
 from tfp_flowify.experiments.folder import RunFolder
 from tfp_flowify.experiments.machine import machine, versions
 from tfp_flowify.experiments.report import write_report
+from tfp_flowify.optimizer import FusedAdam
 
 #: An epoch has at least so many steps: small data are gone through several times in one.
 LEAST_STEPS = 100
@@ -24,7 +25,8 @@ LEAST_STEPS = 100
 class Options:
     """What a run is: its data, its network, how it is trained. Kept in `config.json`.
 
-    Left out, the model is `fconv2` with batches of 128 for images, `fmlp` with batches of 512 for tables.
+    Left out, the model is `fconv2` with affine densities and batches of 128 for images, `fmlp` with splines behind them
+    and batches of 512 for tables; XLA is used where there is a GPU.
     """
 
     data: str = "digits"
@@ -36,12 +38,12 @@ class Options:
     clip_norm: float = 0.0
     seed: int = 0
     noise: str = "normal"
-    transform: str = "affine+spline"
+    transform: str | None = None
     steps: int = 1
     inverse: str = "funnel"
     precision: str = "float32"
     strategy: str = "none"
-    xla: bool = True
+    xla: bool | None = None
     data_dir: str | None = None
     download: bool = False
     image_size: list | None = None
@@ -59,11 +61,13 @@ class Options:
 
     def completed(self, data: Data) -> "Options":
         """With what depends on the data."""
-        model, batch_size = ("fconv2", 128) if data.is_image else ("fmlp", 512)
+        model, batch_size, transform = ("fconv2", 128, "affine") if data.is_image else ("fmlp", 512, "affine+spline")
         return dataclasses.replace(
             self,
             model=self.model or model,
             batch_size=self.batch_size or min(batch_size, len(data.train)),
+            transform=self.transform or transform,
+            xla=bool(tf.config.list_physical_devices("GPU")) if self.xla is None else self.xla,
             data=_absolute(self.data) if Path(self.data).exists() and self.data not in NAMES else self.data,
             data_dir=self.data_dir and _absolute(self.data_dir),
         )
@@ -134,6 +138,7 @@ def _run(flow, data, options, folder, say):
 
 def _prepare(options: Options):
     """Sets precision and seed; gives the scope in which flows are made."""
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # Else GPUs round inside products of matrices.
     strategy = tf.distribute.MirroredStrategy() if options.strategy == "mirrored" else tf.distribute.get_strategy()
     keras.config.set_dtype_policy(options.precision)
     keras.utils.set_random_seed(options.seed)
@@ -161,7 +166,7 @@ def _fresh_flow(options, data: Data):
     flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, **funnel)
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
     flow.adapt(data.train[spread], seed=options.seed)
-    optimizer = keras.optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm or None)
+    optimizer = FusedAdam(options.learning_rate, global_clipnorm=options.clip_norm or None)
     flow.compile(optimizer, jit_compile=options.xla and options.strategy == "none")
     return flow
 

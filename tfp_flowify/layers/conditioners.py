@@ -33,7 +33,7 @@ def conditioner_for(given, dropped, size: int, dtype=None, kind=None, width=None
         return _network((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype)
     grid = given[:-1]
     if len(grid) in (1, 2) and outputs % math.prod(grid) == 0:
-        return _network(given, _convolutions(len(grid), given[-1], outputs // math.prod(grid), width), dtype)
+        return _network(given, _convolutions(len(grid), outputs // math.prod(grid), width), dtype)
     return _network(given, [keras.layers.Flatten, *_dense(math.prod(given), outputs, width)], dtype)
 
 
@@ -43,7 +43,7 @@ def _network(given, layers, dtype):
 
 
 def _dense(features, outputs, width):
-    width = width or _width(features, outputs, 128)
+    width = width or min(128, max(64, 2 * min(features, outputs)))
     return [
         _layer(keras.layers.Dense, width, activation="gelu"),
         _layer(keras.layers.Dense, width, activation="gelu"),
@@ -51,9 +51,9 @@ def _dense(features, outputs, width):
     ]
 
 
-def _convolutions(ndims, channels, outputs, width):
+def _convolutions(ndims, outputs, width):
     conv = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D}[ndims]
-    width = width or _width(channels, outputs, 64)
+    width = width or 64
     return [
         _layer(conv, width, kernel_size=3, padding="same", activation="gelu"),
         _layer(conv, width, kernel_size=1, activation="gelu"),
@@ -63,10 +63,6 @@ def _convolutions(ndims, channels, outputs, width):
 
 def _layer(kind, size, **kwargs):
     return lambda dtype: kind(size, dtype=dtype, **kwargs)
-
-
-def _width(features, outputs, most):
-    return min(most, max(32, 2 * min(features, outputs)))
 
 
 class InPrecision(tf.Module):

@@ -18,16 +18,18 @@ class SplineCoupling(FlowLayer):
       swap: keep the last ones and change the first; alternate it from layer to layer.
       bins, bound: of the spline.
       conditioner: a Keras model of the kept features that gives 3 bins - 1 numbers for each changed one.
+      width: units of the hidden layers of the network that it makes without one.
 
     >>> SplineCoupling()(tf.ones([5, 4])).shape.as_list()
     [5, 4]
     """
 
-    def __init__(self, kept=None, swap=False, bins=8, bound=2.0, conditioner=None, **kwargs):
+    def __init__(self, kept=None, swap=False, bins=8, bound=2.0, conditioner=None, width=None, **kwargs):
         super().__init__(**kwargs)
         self.kept, self.swap = kept if kept is None else whole("kept", kept), bool(swap)
         self.bins, self.bound = whole("bins", bins), positive("bound", bound)
         self.conditioner = conditioner
+        self.width = width if width is None else whole("width", width)
 
     def build(self, input_shape):
         *sides, features = input_shape[1:]
@@ -38,8 +40,11 @@ class SplineCoupling(FlowLayer):
             raise ValueError(f"{self.name} keeps some features and changes some. Received: kept={kept} of {features}")
         spline = fb.Spline(self.bins, self.bound)
         changed = (*sides, features - kept)
-        self.network = self.conditioner or conditioner_for((*sides, kept), changed, spline.size, self.dtype_policy)
-        ensure_built(self.network, (*sides, kept))
+        given = (*sides, kept)
+        self.network = self.conditioner or conditioner_for(
+            given, changed, spline.size, self.dtype_policy, width=self.width
+        )
+        ensure_built(self.network, given)
         function = InPrecision(self.network)
         coupling = fb.Coupling(features, function, kept, self.swap, spline, self.variable_dtype)
         self.bijector = fb.Sequential([coupling], event_shape=(*sides, features))

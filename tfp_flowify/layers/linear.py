@@ -9,7 +9,13 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import check_image, one_of, positive, sizes, whole, window_counts
 from tfp_flowify.layers.base import Dropping, make_transform, register
 
-ORTHOGONAL = {"expm": fb.Expm, "cayley": fb.Cayley, "householder": fb.Householder}
+ORTHOGONAL = ("auto", "expm", "cayley", "householder")
+
+#: Up to this size "auto" takes the exponential; beyond it, so many reflections from a random start.
+WIDE, REFLECTIONS = 128, 64
+
+#: Of the entries of reflections at the start. Only directions count, so that it says how much a training step turns.
+VECTOR_SCALE = 0.1
 
 
 class Linear(Dropping):
@@ -19,7 +25,9 @@ class Linear(Dropping):
 
     Args:
       use_bias: whether to add a bias.
-      orthogonal: how the rotations V and U are held: "expm", "cayley" or "householder".
+      orthogonal: how the rotations V and U are held: "expm", "cayley" or "householder", which reach every rotation, at
+        a cost of n^3 a step; or "auto", which for more than 128 dimensions takes 64 reflections of a random rotation,
+        at a cost of n^2.
       gain: the singular values at the start.
       noise: "normal" or "uniform", for the dimensions that it adds.
       noise_scale: scale of the noise at the start; it is trained.
@@ -32,7 +40,7 @@ class Linear(Dropping):
     ([5, 2], [3, 2])
     """
 
-    def __init__(self, use_bias=True, orthogonal="expm", gain=1.0, noise="normal", noise_scale=1.0, steps=1, **kwargs):
+    def __init__(self, use_bias=True, orthogonal="auto", gain=1.0, noise="normal", noise_scale=1.0, steps=1, **kwargs):
         super().__init__(**kwargs)
         self.steps = whole("steps", steps)
         if self.steps > 1 and isinstance(self.inverse, keras.layers.Layer):
@@ -50,14 +58,22 @@ class Linear(Dropping):
         self.bias = self.add_weight(name="bias", shape=[units], initializer="zeros") if self.use_bias else None
 
     def _add_rotation(self, name, size):
-        if self.orthogonal == "householder":
-            start = keras.initializers.RandomNormal(stddev=1.0)
-            return fb.Householder(self.add_weight(name=f"{name}_vectors", shape=(size, size), initializer=start))
+        kind = self.orthogonal
+        if kind == "auto":
+            kind = "expm" if size <= WIDE else "reflections"
+        if kind == "householder":
+            return fb.Householder(self._add_vectors(name, size, size))
         base = self.add_weight(name=f"{name}_base", shape=(size, size), initializer="orthogonal", trainable=False)
+        if kind == "reflections":
+            return fb.Householder(self._add_vectors(name, REFLECTIONS, size), base)
         if size == 1:
             return fb.Expm(tf.zeros([0], self.variable_dtype), base)
         skew = self.add_weight(name=f"{name}_skew", shape=[size * (size - 1) // 2], initializer="zeros")
-        return ORTHOGONAL[self.orthogonal](skew, base)
+        return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](skew, base)
+
+    def _add_vectors(self, name, count, size):
+        start = keras.initializers.RandomNormal(stddev=VECTOR_SCALE)
+        return self.add_weight(name=f"{name}_vectors", shape=(count, size), initializer=start)
 
     def make_linear(self, inverse):
         added = self.left.size - self.right.size

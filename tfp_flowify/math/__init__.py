@@ -2,6 +2,6 @@
 
 from tfp_flowify.math.expm import expm
 from tfp_flowify.math.patches import Patches
-from tfp_flowify.math.spline import spline_forward, spline_inverse, spline_knots
+from tfp_flowify.math.spline import spline_forward, spline_inverse, spline_knots, spline_table
 
-__all__ = ["Patches", "expm", "spline_forward", "spline_inverse", "spline_knots"]
+__all__ = ["Patches", "expm", "spline_forward", "spline_inverse", "spline_knots", "spline_table"]

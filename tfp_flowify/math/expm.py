@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 _DEGREE = 12
+_COEFFICIENTS = [1 / math.factorial(k) for k in range(_DEGREE + 1)]
 # The largest 1-norm at which the Taylor polynomial of that degree is exact to rounding.
 _RADIUS = {tf.float32: 1.5, tf.complex64: 1.5, tf.float64: 0.35, tf.complex128: 0.35}
 
@@ -68,23 +69,27 @@ def _scale_and_square(a):
 
 def _taylor(a):
     """sum of a^k / k! up to degree 12, as a cubic polynomial in a^3 (Paterson and Stockmeyer)."""
-    identity = [tf.eye(tf.shape(a[0])[-1], dtype=a[0].dtype)] + [tf.zeros_like(part) for part in a[1:]]
     square = _product(a, a)
     cube = _product(square, a)
-    coefficients = [1 / math.factorial(k) for k in range(_DEGREE + 1)]
-    result = _combine([coefficients[_DEGREE]], [cube])
-    for k in range(_DEGREE - 3, -1, -3):
-        result = _combine([1, *coefficients[k : k + 3]], [result, identity, a, square])
-        result = _product(result, cube) if k else result
+    blocks = [_quadratics(*parts) for parts in zip(a, square, strict=True)]
+    identity = tf.eye(tf.shape(a[0])[-1], dtype=a[0].dtype)
+    constants = tf.reshape(tf.constant(_COEFFICIENTS[:_DEGREE:3], a[0].dtype), [-1] + [1] * a[0].shape.rank)
+    blocks[0] += constants * identity
+    *lower, result = zip(*map(tf.unstack, blocks), strict=True)
+    result = [top + _COEFFICIENTS[_DEGREE] * part for top, part in zip(result, cube, strict=True)]
+    for block in reversed(lower):
+        result = [part + term for part, term in zip(_product(result, cube), block, strict=True)]
     return result
+
+
+def _quadratics(a, square):
+    """a / (k + 1)! + square / (k + 2)! for k = 0, 3, 6, 9, in one product."""
+    coefficients = tf.constant([_COEFFICIENTS[k + 1 : k + 3] for k in range(0, _DEGREE, 3)], a.dtype)
+    powers = tf.reshape(tf.stack([a, square]), [2, -1])
+    return tf.reshape(coefficients @ powers, tf.concat([[_DEGREE // 3], tf.shape(a)], axis=0))
 
 
 def _product(a, b):
     """The product of two power series, truncated behind the first derivative."""
     product = [a[0] @ b[0]]
     return product if len(a) == 1 else [*product, a[0] @ b[1] + a[1] @ b[0]]
-
-
-def _combine(weights, series):
-    """sum of weight * series: one sum for the matrices, one for the derivatives."""
-    return [sum(w * part for w, part in zip(weights, parts, strict=True)) for parts in zip(*series, strict=True)]

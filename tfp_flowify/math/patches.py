@@ -15,8 +15,8 @@ class Patches:
     overlap. `overlap_counts` (height, width) is the number N of patches that a pixel is in. With `padding="same"`,
     cells of a patch outside the image are zero, and `mask` tells them.
 
-    Both are slices, reshapes and sums along one axis after the other, so that one is written as the mirror image of the
-    other. `extract` gives what `tf.image.extract_patches` does, which has no such transpose.
+    Both are lookups by fixed indices, one the gradient of the other. `extract` gives what `tf.image.extract_patches`
+    does, which has no such transpose and takes longer.
 
     >>> patches = Patches((4, 4, 1), kernel_size=(3, 3), strides=(1, 1))
     >>> patches.shape, patches.overlap_counts[0].tolist()
@@ -38,20 +38,35 @@ class Patches:
         self.overlap_counts = np.multiply.outer(rows.coverage, columns.coverage)
         self.uncovered = np.flatnonzero(self.overlap_counts == 0)
         self.noise_dimension = int(np.maximum(self.overlap_counts - 1, 0).sum()) * self.channels
+        self._pixel_of_cell = self._in_patches(np.arange(self.overlap_counts.size), outside=-1).flatten()
+        self._cells_of_pixel = _positions(self._pixel_of_cell, self.overlap_counts.flatten())
 
     def extract(self, image):
         """Cuts (..., height, width, channels) into (..., rows, columns, kernel * channels)."""
-        rows, columns = self._axes
-        frames = columns.frame(rows.frame(_as_batch(image, 3), axis=1), axis=3)
-        frames = tf.transpose(frames, [0, 1, 3, 2, 4, 5])
-        return _like(tf.reshape(frames, [-1, *self.shape]), image, 3)
+        return self._linear(self._extract, self._overlap_sum)(image)
 
     def overlap_sum(self, patches):
         """Lays patches back on the image and adds where they overlap: the transpose of `extract`."""
-        rows, columns = self._axes
-        cells = (rows.count, columns.count, *self.kernel_size, self.channels)
-        frames = tf.transpose(tf.reshape(patches, [-1, *cells]), [0, 1, 3, 2, 4, 5])
-        return _like(rows.overlap_add(columns.overlap_add(frames, axis=3), axis=1), patches, 3)
+        return self._linear(self._overlap_sum, self._extract)(patches)
+
+    def _linear(self, function, transpose):
+        """A linear function with the gradient that its transpose is."""
+
+        @tf.custom_gradient
+        def with_gradient(x):
+            return function(x), self._linear(transpose, function)
+
+        return with_gradient
+
+    def _extract(self, image):
+        pixels = _look_up(tf.reshape(image, [-1, self.overlap_counts.size, self.channels]), self._pixel_of_cell)
+        return _like(tf.reshape(pixels, [-1, *self.shape]), image)
+
+    def _overlap_sum(self, patches):
+        cells = tf.reshape(patches, [-1, self._pixel_of_cell.size, self.channels])
+        copies = [_look_up(cells, index) for index in self._cells_of_pixel]
+        total = tf.add_n(copies) if len(copies) > 1 else copies[0]
+        return _like(tf.reshape(total, [-1, *self.image_shape]), patches)
 
     def overlap_mean(self, patches):
         """The mean over the copies of each pixel; zero where no patch covers it."""
@@ -61,11 +76,15 @@ class Patches:
 
     def cell_values(self, per_pixel, outside=0):
         """A static (height, width) array, cut into patches: (rows, columns, kernel * channels), in NumPy."""
-        rows, columns = self._axes
-        per_row = rows.cells(per_pixel, axis=0, outside=outside)
-        per_cell = columns.cells(per_row, axis=2, outside=outside)
-        per_cell = np.transpose(per_cell, [0, 2, 1, 3])[..., None]
+        per_cell = self._in_patches(per_pixel, outside)[..., None]
         return np.broadcast_to(per_cell, (*per_cell.shape[:-1], self.channels)).reshape(self.shape)
+
+    def _in_patches(self, per_pixel, outside):
+        """One number for each pixel to (rows, columns, kernel height, kernel width)."""
+        (in_rows, row), (in_columns, column) = (axis.index for axis in self._axes)
+        inside = in_rows[:, None, :, None] & in_columns[None, :, None, :]
+        taken = np.reshape(per_pixel, self.image_shape[:2])[row[:, None, :, None], column[None, :, None, :]]
+        return np.where(inside, taken, outside)
 
     @property
     def border(self):
@@ -99,7 +118,6 @@ class _Axis:
         else:
             raise ValueError(f'padding must be "same" or "valid". Received: padding={padding!r}')
         self.length, self.size, self.stride = length, size, stride
-        self.blocks = -(-size // stride)  # A window spans this many steps of the stride.
 
     @property
     def reach(self):
@@ -107,74 +125,36 @@ class _Axis:
         return (self.count - 1) * self.stride + self.size
 
     @property
-    def after(self):
-        """Cells behind the image that the blocks of all windows span, or minus the number of cells that they leave."""
-        return (self.count - 1 + self.blocks) * self.stride - self.before - self.length
+    def index(self):
+        """Which cells of each window, (count, size), are on the image, and where; 0 where they are not."""
+        place = np.arange(self.count)[:, None] * self.stride + np.arange(self.size) - self.before
+        inside = (place >= 0) & (place < self.length)
+        return inside, np.where(inside, place, 0)
 
     @property
     def coverage(self):
-        index = self._index()
-        return np.bincount(index[(index >= 0) & (index < self.length)], minlength=self.length)
-
-    def _index(self):
-        return np.arange(self.count)[:, None] * self.stride + np.arange(self.size) - self.before
-
-    def cells(self, values, axis, outside):
-        index = self._index()
-        inside = (index >= 0) & (index < self.length)
-        taken = np.take(values, np.where(inside, index, 0), axis=axis)
-        shape = [1] * axis + list(index.shape) + [1] * (values.ndim - axis - 1)
-        return np.where(inside.reshape(shape), taken, outside)
-
-    def frame(self, x, axis):
-        """(..., length, ...) -> (..., count, size, ...)."""
-        x = _fit(x, axis, self.before, self.after)
-        x = _reshape_axes(x, axis, 1, [self.count - 1 + self.blocks, self.stride])
-        shifted = [_slice(x, axis, j, self.count) for j in range(self.blocks)]
-        return _slice(tf.concat(shifted, axis + 1), axis + 1, 0, self.size)
-
-    def overlap_add(self, frames, axis):
-        """(..., count, size, ...) -> (..., length, ...): the transpose of `frame`."""
-        frames = _fit(frames, axis + 1, 0, self.blocks * self.stride - self.size)
-        shifted = [
-            _fit(_slice(frames, axis + 1, j * self.stride, self.stride), axis, j, self.blocks - 1 - j)
-            for j in range(self.blocks)
-        ]
-        x = _reshape_axes(tf.add_n(shifted), axis, 2, [(self.count - 1 + self.blocks) * self.stride])
-        return _fit(x, axis, -self.before, -self.after)
+        inside, place = self.index
+        return np.bincount(place[inside], minlength=self.length)
 
 
-def _slice(x, axis, start, size):
-    if start == 0 and x.shape[axis] == size:
+def _positions(values, counts):
+    """Where each k = 0, 1, ... is found among the values: arrays of the first place, the second, ..., -1 for none."""
+    order, first = np.argsort(values, kind="stable"), np.searchsorted(np.sort(values), np.arange(len(counts)))
+    ranks = range(max(counts.max(), 1))
+    return [np.where(counts > rank, order[np.minimum(first + rank, len(order) - 1)], -1) for rank in ranks]
+
+
+def _look_up(x, index):
+    """Entries of the second axis at an index; zeros where it is -1."""
+    if index.min() < 0:
+        x = tf.pad(x, [(0, 0), (0, 1), (0, 0)])
+    return tf.gather(x, np.where(index < 0, x.shape[1] - 1, index).astype(np.int32), axis=1)
+
+
+def _like(x, original):
+    """Gives x, (n, a, b, c), the leading axes of `original`, (..., d, e, f)."""
+    if original.shape.rank == 4:
         return x
-    return x[(slice(None),) * axis + (slice(start, start + size),)]
-
-
-def _fit(x, axis, before, after):
-    """Pads an axis with zeros, or crops it where a number is negative."""
-    start, end = max(-before, 0), x.shape[axis] - max(-after, 0)
-    x = _slice(x, axis, start, end - start)
-    if before <= 0 and after <= 0:
-        return x
-    return tf.pad(x, [(max(before, 0), max(after, 0)) if i == axis else (0, 0) for i in range(x.shape.rank)])
-
-
-def _reshape_axes(x, axis, count, sizes):
-    """Reshapes `count` axes from `axis` on to `sizes`; only the first axis of `x` may be of unknown size."""
-    return tf.reshape(x, [-1, *x.shape[1:axis], *sizes, *x.shape[axis + count :]])
-
-
-def _as_batch(x, event_ndims):
-    if x.shape.rank == event_ndims + 1:
-        return x
-    return tf.reshape(x, [-1, *x.shape[x.shape.rank - event_ndims :]])
-
-
-def _like(x, original, event_ndims):
-    """Undoes `_as_batch`: gives x the leading axes of `original`."""
-    if original.shape.rank == event_ndims + 1:
-        return x
-    leading = tf.shape(original)[: original.shape.rank - event_ndims]
-    event = x.shape[1:]
-    x = tf.reshape(x, tf.concat([leading, event], axis=0))
-    return tf.ensure_shape(x, original.shape[: original.shape.rank - event_ndims].concatenate(event))
+    leading = original.shape[: original.shape.rank - 3]
+    x = tf.reshape(x, tf.concat([tf.shape(original)[: len(leading)], x.shape[1:]], axis=0))
+    return tf.ensure_shape(x, leading.concatenate(x.shape[len(leading) :]))
