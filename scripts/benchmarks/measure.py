@@ -47,7 +47,7 @@ def first_step(model, batches) -> float:
 
 def training_step(model, batches):
     """A function that does one step of `fit`, of a model that has done one."""
-    iterator, function = iter(batches.repeat()), model.train_function
+    iterator, function = iter(batches), model.train_function
     return lambda: float(tf.reduce_sum(tf.nest.flatten(function(iterator))[0]))
 
 

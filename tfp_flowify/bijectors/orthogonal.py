@@ -75,7 +75,7 @@ class Expm(Prepared, Orthogonal):
     @classmethod
     def prepare_batch(cls, layers):
         """The matrices: blocks of larger ones, with zeros for A around them."""
-        if len(layers) == 1:
+        if len(layers) == 1:  # A wide one, whose n^2 indices would swell the graph.
             return [layers[0]._from_base(cls.rotation_of(skew_symmetric(layers[0].skew)))]
         rotations = cls.rotation_of(skew_symmetric_batch([layer.skew for layer in layers]))
         return [
