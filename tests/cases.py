@@ -10,6 +10,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify import bijectors as fb
+from tfp_flowify import transforms
+from tfp_flowify.bijectors.conditional import stage_sizes
+from tfp_flowify.bijectors.convolution import pair
+from tfp_flowify.bijectors.orthogonal import random_orthogonal
+from tfp_flowify.bijectors.pooling import MaxWindows, MeanWindows
+from tfp_flowify.core.checks import bundle
 from tfp_flowify.math.patches import Patches
 
 tfb = tfp.bijectors
@@ -50,10 +56,10 @@ def weight(shape, dtype, scale=0.4, seed=0):
 
 
 def orthogonal(kind, size, dtype, seed=0):
-    base = tf.constant(fb.random_orthogonal(size, seed + 1), dtype)
+    start = tf.constant(random_orthogonal(size, seed + 1), dtype)
     if kind == "householder":
-        return fb.Householder(weight((max(size - 1, 1), size), dtype, 1.0, seed), base if seed % 2 else None)
-    return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](weight((size * (size - 1) // 2,), dtype, 0.4, seed), base)
+        return fb.Householder(weight((max(size - 1, 1), size), dtype, 1.0, seed), start if seed % 2 else None)
+    return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](weight((size * (size - 1) // 2,), dtype, 0.4, seed), start)
 
 
 def linear(features, units, dtype, kind="expm", noise="normal", bias=True, spread=0.3):
@@ -69,18 +75,18 @@ def linear(features, units, dtype, kind="expm", noise="normal", bias=True, sprea
 
 
 def funnel(features, units, dtype, net=Net, transform=None, spread=0.3):
-    size = (transform or fb.Affine()).size
+    size = (transform or transforms.Standardize()).size
     return fb.Funnel(
         linear(features, units, dtype, spread=spread), net(units, size * (features - units), dtype), transform
     )
 
 
-def cascade(features, units, dtype, steps, net=Net, transform=None):
-    size, nets, given = (transform or fb.Affine()).size, [], units
-    for leaving in fb.step_sizes(features - units, steps):
+def staged(features, units, dtype, stages, net=Net, transform=None):
+    size, nets, given = (transform or transforms.Standardize()).size, [], units
+    for leaving in stage_sizes(features - units, stages):
         nets.append(net(given, size * leaving, dtype))
         given += leaving
-    return fb.Cascade(linear(features, units, dtype), nets, transform)
+    return fb.StagedFunnel(linear(features, units, dtype), nets, transform)
 
 
 def scalar(value, dtype):
@@ -88,7 +94,7 @@ def scalar(value, dtype):
 
 
 def conv(image, filters, dtype, kernel, strides=1, padding="valid", noise="normal", layer=linear):
-    features = np.prod(fb.convolution.pair(kernel)) * image[-1]
+    features = np.prod(pair(kernel)) * image[-1]
     return fb.Conv2D(
         image, layer(int(features), filters, dtype), kernel, strides, padding,
         log_noise_scale=scalar(-0.3, dtype), log_pad_scale=scalar(0.2, dtype), noise=noise,
@@ -100,7 +106,7 @@ def deep(dtype, layers=20):
     parts, width = [], 6
     for i, units in enumerate([6, 9, 7, 7, 4, 8, 6]):
         parts.append((linear if units >= width else funnel)(width, units, dtype, spread=0.1))
-        parts.append(fb.LeakyReLU(0.5) if i % 2 else fb.RationalQuadraticSpline(weight((23,), dtype)))
+        parts.append(fb.LeakyReLU(0.5) if i % 2 else fb.Spline(weight((23,), dtype)))
         width = units
     parts.append(fb.Residual(linear(6, 6, dtype), log_noise_scale=scalar(-1.0, dtype)))
     parts += [fb.Coupling(6, Net(3, 3 * 23, dtype), swap=swap, dtype=dtype) for swap in (False, True)]
@@ -136,11 +142,6 @@ def fourier(image, filters, dtype):
     )  # fmt: skip
 
 
-def over(bijector, shape):
-    """A bijector for any shape, on events of this one."""
-    return fb.Sequential([bijector], event_shape=shape)
-
-
 def relu(dtype, shape=(4,)):
     return fb.ReLU(shape, weight(shape, dtype, 0.3, 1), weight(shape, dtype, 0.5, 2), weight(shape, dtype, 0.3, 3))
 
@@ -150,7 +151,7 @@ CASES = {
     "expm_one": lambda t: orthogonal("expm", 1, t),
     "cayley": lambda t: orthogonal("cayley", 5, t),
     "householder": lambda t: orthogonal("householder", 5, t),
-    "householder_base": lambda t: orthogonal("householder", 5, t, seed=1),
+    "householder_start": lambda t: orthogonal("householder", 5, t, seed=1),
     "diagonal": lambda t: fb.Diagonal(weight((4,), t), weight((4,), t, seed=1), sign=[1.0, -1.0, -1.0, 1.0]),
     "shift": lambda t: fb.Diagonal(shift=weight((4,), t)),
     "split": lambda t: fb.Split(5, 2, t),
@@ -159,7 +160,7 @@ CASES = {
     "concatenate": lambda t: fb.Concatenate([2, 3]),
     "whiten": lambda t: fb.Whiten((3,), (2,), Net(3, 4, t), dtype=t),
     "whiten_spline": lambda t: fb.Whiten(
-        (3,), (2,), Net(3, 2 * 25, t), fb.Stack([fb.Affine(), fb.Spline(bound=3.0)]), t
+        (3,), (2,), Net(3, 2 * 25, t), transforms.Stack([transforms.Standardize(), transforms.Spline(bound=3.0)]), t
     ),
     "whiten_constant": lambda t: fb.Whiten((3,), (2,), functools.partial(_constant, weight((4,), t)), dtype=t),
     "linear_fewer": lambda t: linear(6, 4, t),
@@ -170,11 +171,13 @@ CASES = {
     "linear_householder": lambda t: linear(6, 4, t, kind="householder"),
     "linear_cayley": lambda t: linear(4, 6, t, kind="cayley"),
     "funnel": lambda t: funnel(6, 4, t),
-    "funnel_spline": lambda t: funnel(5, 3, t, transform=fb.Spline(bins=4)),
-    "cascade": lambda t: cascade(6, 2, t, steps=3),
-    "cascade_spline": lambda t: cascade(5, 2, t, steps=2, transform=fb.Stack([fb.Affine(), fb.Spline(bins=4)])),
-    "linear_per_pixel": lambda t: over(funnel(5, 3, t), (2, 2, 5)),
-    "linear_more_per_pixel": lambda t: over(linear(2, 3, t), (2, 2, 2)),
+    "funnel_spline": lambda t: funnel(5, 3, t, transform=transforms.Spline(bins=4)),
+    "staged_funnel": lambda t: staged(6, 2, t, stages=3),
+    "staged_funnel_spline": lambda t: staged(
+        5, 2, t, stages=2, transform=transforms.Stack([transforms.Standardize(), transforms.Spline(bins=4)])
+    ),
+    "linear_per_pixel": lambda t: fb.bind(funnel(5, 3, t), (2, 2, 5)),
+    "linear_more_per_pixel": lambda t: fb.bind(linear(2, 3, t), (2, 2, 2)),
     "pad": lambda t: fb.Pad((3, 2, 2), ((1, 0), (0, 2)), scalar(-0.3, t)),
     "pad_uniform": lambda t: fb.Pad((2, 2, 1), ((1, 1), (1, 1)), scalar(0.3, t), "uniform"),
     "crop": lambda t: fb.Crop((4, 4, 2), ((1, 0), (1, 2)), t),
@@ -183,7 +186,7 @@ CASES = {
     "unfold_tiles": lambda t: fb.Unfold(Patches((4, 6, 2), (2, 3), (2, 3)), scalar(-0.3, t)),
     "unfold_gaps": lambda t: fb.Unfold(Patches((5, 7, 2), (1, 2), (2, 3)), scalar(-0.3, t)),
     "unfold_mixed": lambda t: fb.Unfold(Patches((6, 5, 1), (3, 2), (2, 3)), scalar(0.3, t)),
-    "unfold_per_frame": lambda t: over(fb.Unfold(Patches((3, 3, 1), (2, 2), (1, 1)), scalar(-0.3, t)), (2, 3, 3, 1)),
+    "unfold_per_frame": lambda t: fb.bind(fb.Unfold(Patches((3, 3, 1), (2, 2), (1, 1)), scalar(-0.3, t)), (2, 3, 3, 1)),
     "conv_overlap_same": lambda t: conv((4, 4, 2), 5, t, kernel=3, strides=2, padding="same"),
     "conv_overlap_valid": lambda t: conv((4, 3, 1), 2, t, kernel=(3, 2)),
     "conv_uniform": lambda t: conv((4, 4, 1), 3, t, kernel=3, strides=1, padding="same", noise="uniform"),
@@ -205,30 +208,30 @@ CASES = {
         conv((3, 3, 1), 2, t, kernel=3, strides=2, padding="same"),
         shortcut=conv((3, 3, 1), 2, t, kernel=2, strides=2, padding="same"), log_noise_scale=scalar(-1.0, t),
     ),
-    "leaky_relu": lambda t: over(fb.LeakyReLU(0.2), (4,)),
+    "leaky_relu": lambda t: fb.bind(fb.LeakyReLU(0.2), (4,)),
     "prelu": lambda t: fb.PReLU(weight((4,), t)),
-    "elu": lambda t: over(fb.ELU(1.3), (4,)),
-    "selu": lambda t: over(fb.SELU(), (4,)),
-    "tanh": lambda t: over(fb.Tanh(), (4,)),
-    "sigmoid": lambda t: over(fb.Sigmoid(), (4,)),
-    "softplus": lambda t: over(fb.Softplus(), (4,)),
-    "spline_shared": lambda t: over(fb.RationalQuadraticSpline(weight((23,), t, 1.0)), (2, 3)),
-    "spline_per_channel": lambda t: over(fb.RationalQuadraticSpline(weight((3, 14), t, 1.0), bound=1.0), (2, 3)),
+    "elu": lambda t: fb.bind(fb.ELU(1.3), (4,)),
+    "selu": lambda t: fb.bind(fb.SELU(), (4,)),
+    "tanh": lambda t: fb.bind(tfb.Tanh(), (4,)),
+    "sigmoid": lambda t: fb.bind(tfb.Sigmoid(), (4,)),
+    "softplus": lambda t: fb.bind(tfb.Softplus(), (4,)),
+    "spline_shared": lambda t: fb.bind(fb.Spline(weight((23,), t, 1.0)), (2, 3)),
+    "spline_per_channel": lambda t: fb.bind(fb.Spline(weight((3, 14), t, 1.0), bound=1.0), (2, 3)),
     "relu": relu,
-    "relu_shared": lambda t: over(relu(t, ()), (2, 3)),
+    "relu_shared": lambda t: fb.bind(relu(t, ()), (2, 3)),
     "relu_conditional": lambda t: fb.ReLU(
         (3,), scalar(-0.5, t) * tf.ones([3], t), sign_logit=Net(3, 3, t), log_scale=Net(3, 3, t),
     ),
-    "abs": lambda t: over(fb.Abs(scalar(0.4, t)), (4,)),
-    "abs_conditional": lambda t: over(fb.Abs(tf.sin, t), (4,)),
-    "max_windows": lambda t: fb.MaxWindows(Patches((4, 2, 2), (2, 2), (2, 2)), t),
-    "mean_windows": lambda t: fb.MeanWindows(Patches((4, 2, 2), (2, 2), (2, 2)), dtype=t),
+    "abs": lambda t: fb.bind(fb.Abs(scalar(0.4, t)), (4,)),
+    "abs_conditional": lambda t: fb.bind(fb.Abs(tf.sin, t), (4,)),
+    "max_windows": lambda t: MaxWindows(Patches((4, 2, 2), (2, 2), (2, 2)), t),
+    "mean_windows": lambda t: MeanWindows(Patches((4, 2, 2), (2, 2), (2, 2)), dtype=t),
     "max_pool": lambda t: fb.MaxPool2D((4, 4, 2), 2, dtype=t),
     "max_pool_same": lambda t: fb.MaxPool2D((5, 3, 1), 2, padding="same", dtype=t),
     "max_pool_overlap_same": lambda t: fb.MaxPool2D((5, 4, 1), 3, 2, "same", log_noise_scale=scalar(-1.0, t)),
     "max_pool_same_funnel": lambda t: fb.MaxPool2D(
         (3, 3, 1), 2, padding="same", conditioner=_flat(Net(4, 5 * 12, t)),
-        transform=fb.Stack([fb.Scale(), fb.OddSpline(4)]), dtype=t,
+        transform=transforms.Stack([transforms.Standardize(shift=False), transforms.Spline(4, odd=True)]), dtype=t,
     ),
     "max_pool_gaps": lambda t: fb.MaxPool2D((5, 5, 1), 2, 3, dtype=t),
     "max_pool_funnel": lambda t: fb.Funnel(fb.MaxPool2D((2, 4, 1), 2, dtype=t), _flat(Net(2, 6, t))),
@@ -238,18 +241,18 @@ CASES = {
     "average_pool_same": lambda t: fb.AveragePool2D((5, 3, 1), 2, padding="same", dtype=t),
     "global_average_pool": lambda t: fb.GlobalAveragePool2D((3, 2, 2), dtype=t),
     "coupling": lambda t: fb.Coupling(5, Net(2, 3 * 23, t), dtype=t),
-    "coupling_swapped_affine": lambda t: fb.Coupling(5, Net(3, 4, t), 3, True, fb.Affine(), t),
-    "coupling_conv": lambda t: over(fb.Coupling(4, ConvNet(2, 2 * 23, t), dtype=t), (2, 3, 4)),
+    "coupling_swapped_affine": lambda t: fb.Coupling(5, Net(3, 4, t), 3, True, transforms.Standardize(), t),
+    "coupling_conv": lambda t: fb.bind(fb.Coupling(4, ConvNet(2, 2 * 23, t), dtype=t), (2, 3, 4)),
     "stochastic": lambda t: fb.Stochastic(Net(3, 2, t), (3,), (2,), scalar(-0.5, t)),
     "stochastic_funnel": lambda t: fb.Funnel(
         fb.Stochastic(tf.nn.softmax, (3,), (3,), scalar(-0.5, t)), Net(3, 6, t)
     ),
     "fourier_equal": lambda t: fourier((4, 5, 2), 2, t),
     "fourier_fewer": lambda t: fourier((3, 4, 3), 2, t),
-    "dequantize": lambda t: over(fb.Dequantize(5, t), (4,)),
-    "flatten": lambda t: over(fb.Flatten((2, 3)), (2, 3)),
-    "reshape": lambda t: over(fb.Reshape((2, 3), (3, 2, 1)), (2, 3)),
-    "permute": lambda t: over(fb.Permute((2, 3, 1), [2, 0, 1]), (2, 3, 1)),
+    "dequantize": lambda t: fb.bind(fb.Dequantize(5, t), (4,)),
+    "flatten": lambda t: fb.bind(tfb.Reshape((6,), (2, 3)), (2, 3)),
+    "reshape": lambda t: fb.bind(tfb.Reshape((3, 2, 1), (2, 3)), (2, 3)),
+    "permute": lambda t: fb.bind(tfb.Transpose([2, 0, 1]), (2, 3, 1)),
     "graph": branching,
     "deep": deep,
 }  # fmt: skip
@@ -276,4 +279,4 @@ def draw_inputs(bijector, dtype, batch=(), seed=0):
     if bijector.takes_integers:
         inputs = [tf.cast(tf.math.floormod(tf.round(3 * x), 5), dtype) for x in inputs]
     noise = [d.sample(batch, seed=(seed, i)) for i, d in enumerate(bijector.noise)]
-    return fb.checks.bundle(inputs + noise)
+    return bundle(inputs + noise)

@@ -115,23 +115,23 @@ CASES = {
     "dense_no_bias": (lambda: fl.Dense(3, use_bias=False), (5,), dense),
     "dense_householder": (lambda: fl.Dense(3, orthogonal="householder"), (5,), dense),
     "dense_cayley": (lambda: fl.Dense(7, orthogonal="cayley", noise="uniform"), (5,), dense),
-    "dense_multiscale": (lambda: fl.Dense(3, inverse="multiscale"), (5,), dense),
+    "dense_multiscale": (lambda: fl.Dense(3, density="multiscale"), (5,), dense),
     "dense_spline": (lambda: fl.Dense(3, transform="spline"), (5,), dense),
     "dense_affine_spline": (lambda: fl.Dense(3, transform="affine+spline"), (5,), dense),
-    "dense_steps": (lambda: fl.Dense(2, steps=2), (5,), dense),
-    "dense_more_steps_than_dropped": (lambda: fl.Dense(3, steps=9, transform="affine+spline"), (5,), dense),
-    "dense_own_conditioner": (lambda: fl.Dense(3, inverse=network(4, (3,))), (5,), dense),
+    "dense_stages": (lambda: fl.Dense(2, stages=2), (5,), dense),
+    "dense_more_stages_than_dropped": (lambda: fl.Dense(3, stages=9, transform="affine+spline"), (5,), dense),
+    "dense_own_conditioner": (lambda: fl.Dense(3, density=network(4, (3,))), (5,), dense),
     "dense_one": (lambda: fl.Dense(1), (3,), dense),
     "dense_on_sequences": (lambda: fl.Dense(3), (4, 5), dense),
     "conv2d_valid": (lambda: fl.Conv2D(3, 2, 2), (4, 4, 2), conv),
     "conv2d_same": (lambda: fl.Conv2D(5, 3, 2, "same"), (5, 4, 2), conv),
     "conv2d_more": (lambda: fl.Conv2D(6, (2, 1), noise="uniform"), (3, 3, 2), conv),
-    "conv2d_multiscale": (lambda: fl.Conv2D(2, 3, inverse="multiscale"), (4, 4, 1), conv),
+    "conv2d_multiscale": (lambda: fl.Conv2D(2, 3, density="multiscale"), (4, 4, 1), conv),
     "conv2d_gaps": (lambda: fl.Conv2D(2, 1, 2), (5, 4, 2), conv),
-    "conv2d_own_conditioner": (lambda: fl.Conv2D(3, 2, 2, inverse=network(10, (2, 2, 3))), (4, 4, 2), conv),
+    "conv2d_own_conditioner": (lambda: fl.Conv2D(3, 2, 2, density=network(10, (2, 2, 3))), (4, 4, 2), conv),
     "conv1d": (lambda: fl.Conv1D(3, 3, 2, "same"), (7, 2), conv),
-    "conv2d_steps": (lambda: fl.Conv2D(3, 2, 2, steps=3), (4, 4, 2), conv),
-    "conv1d_steps": (lambda: fl.Conv1D(2, 2, 2, steps=2), (6, 3), conv),
+    "conv2d_stages": (lambda: fl.Conv2D(3, 2, 2, stages=3), (4, 4, 2), conv),
+    "conv1d_stages": (lambda: fl.Conv1D(2, 2, 2, stages=2), (6, 3), conv),
     "conv1d_valid": (lambda: fl.Conv1D(2, 2, 2, transform="spline"), (6, 2), conv),
     "fourier_conv2d": (lambda: fl.FourierConv2D(2), (4, 5, 3), fourier),
     "leaky_relu": (lambda: fl.LeakyReLU(0.2), (5,), lambda _: keras.layers.LeakyReLU(0.2)),
@@ -154,11 +154,11 @@ CASES = {
     "max_pooling_partial": (lambda: fl.MaxPooling2D(2, padding="same"), (5, 3, 1), pool(keras.layers.MaxPooling2D)),
     "max_pooling_gaps": (lambda: fl.MaxPooling2D(2, 3), (5, 5, 1), pool(keras.layers.MaxPooling2D)),
     "max_pooling_own": (
-        lambda: fl.MaxPooling2D(2, padding="same", inverse=flat(9)), (5, 3, 1), pool(keras.layers.MaxPooling2D)
+        lambda: fl.MaxPooling2D(2, padding="same", density=flat(9)), (5, 3, 1), pool(keras.layers.MaxPooling2D)
     ),
     "average_pooling": (lambda: fl.AveragePooling2D(), (4, 4, 2), pool(keras.layers.AveragePooling2D)),
     "average_pooling_same": (
-        lambda: fl.AveragePooling2D(3, 2, "same", inverse="multiscale"), (5, 4, 2), pool(keras.layers.AveragePooling2D)
+        lambda: fl.AveragePooling2D(3, 2, "same", density="multiscale"), (5, 4, 2), pool(keras.layers.AveragePooling2D)
     ),
     "global_average_pooling": (
         lambda: fl.GlobalAveragePooling2D(), (3, 2, 2), lambda _: keras.layers.GlobalAveragePooling2D()

@@ -17,7 +17,7 @@ def test_the_output_has_a_density_of_its_own():
     np.testing.assert_allclose(flow.log_prob(x), exact, atol=0.5)
     assert abs(np.std(flow.sample(2000, seed=1, temperature=0.5)) - 0.5) < 0.05
     standard = FlowModel([keras.Input([3]), fl.Rescaling(50.0, 20.0)], base="standard")
-    assert not standard.inverse.weights
+    assert not standard.densities.weights
     assert np.mean(standard.log_prob(x)) < -1000
     with pytest.raises(ValueError, match="base='cauchy'"):
         FlowModel([keras.Input([3]), fl.Dense(3)], base="cauchy")
@@ -36,7 +36,7 @@ def test_adapt_gives_a_sane_start(images):
     np.testing.assert_allclose(np.mean(parts[0], 0), 0, atol=0.2)
     np.testing.assert_allclose([np.mean(parts[-1]), np.std(parts[-1])], [0, 1], atol=0.15)
     weights = flow.network.get_weights()
-    flow.adapt(5 * (images[0][:100] // 6), network=False)
+    flow.adapt(5 * (images[0][:100] // 6), densities_only=True)
     for a, b in zip(weights, flow.network.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -78,11 +78,25 @@ def test_adapt_never_makes_it_worse(stack, data):
 
 def test_adapt_leaves_what_is_frozen(images):
     flow = digits_flow()
-    flow.network.trainable = flow.inverse.trainable = False
+    flow.network.trainable = flow.densities.trainable = False
     before = flow.get_weights()
     flow.adapt(images[0][:50])
     for a, b in zip(before, flow.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_adapt_leaves_single_layers_that_are_frozen():
+    """`Normalization` is never trained, but may be frozen."""
+    stack = [fl.Normalization(), fl.Dense(3), fl.LeakyReLU(), fl.Dense(2)]
+    flow = FlowModel([keras.Input([4]), *stack])
+    flow.adapt(3 * normal(200, 4) + 1)
+    stack[0].trainable = stack[1].trainable = False
+    before = stack[0].get_weights() + stack[1].get_weights()
+    free = [np.array(w) for w in stack[3].weights]
+    flow.adapt(50 * normal(300, 4) - 7)
+    for a, b in zip(before, stack[0].get_weights() + stack[1].get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any(not np.array_equal(a, b) for a, b in zip(free, stack[3].weights, strict=True))
 
 
 @pytest.mark.parametrize("features", [6, 200], ids=["exponential", "reflections"])

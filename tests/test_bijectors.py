@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from cases import CASES, draw_inputs
 
-from tfp_flowify.bijectors.checks import as_list, bundle
+from tfp_flowify.bijectors import Context
+from tfp_flowify.core.checks import as_list, bundle
 
 all_cases = pytest.mark.parametrize("name", CASES)
 
@@ -56,7 +57,7 @@ def test_log_det_is_that_of_the_jacobian(name):
     start = tf.concat(
         [
             flat(part, len(shape)) @ basis
-            for part, shape, basis in zip(as_list(x), bijector._in_shapes, bases, strict=True)
+            for part, shape, basis in zip(as_list(x), bijector.shapes_in, bases, strict=True)
         ],
         axis=-1,
     )
@@ -87,11 +88,11 @@ def test_shapes_and_dtypes_are_what_tfp_promises(name, batch):
     bijector = CASES[name](tf.float32)
     x = draw_inputs(bijector, tf.float32, batch)
     z = bijector.forward(x)
-    event = bundle([tf.TensorShape(shape) for shape in bijector._in_shapes])
+    event = bundle([tf.TensorShape(shape) for shape in bijector.shapes_in])
     promised = as_list(bijector.forward_event_shape(event))
     assert [tuple(p.shape) for p in as_list(z)] == [(*batch, *shape) for shape in promised]
-    assert [tuple(s) for s in as_list(bijector.inverse_event_shape(bundle(promised)))] == bijector._in_shapes
-    tensors = bijector.forward_event_shape_tensor(bundle([tf.constant(s, tf.int32) for s in bijector._in_shapes]))
+    assert [tuple(s) for s in as_list(bijector.inverse_event_shape(bundle(promised)))] == bijector.shapes_in
+    tensors = bijector.forward_event_shape_tensor(bundle([tf.constant(s, tf.int32) for s in bijector.shapes_in]))
     assert [tuple(t.numpy()) for t in as_list(tensors)] == [tuple(s) for s in promised]
     assert {p.dtype for p in as_list(z)} == {tf.float32}
     assert bijector.experimental_batch_shape() == []
@@ -151,8 +152,8 @@ def test_gradients_are_finite_far_out(name):
         inputs[: len(bijector.inputs)] = [scale * x for x in inputs[: len(bijector.inputs)]]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        z, log_det = bijector.forward_and_log_det(bundle(inputs))
-        loss = tf.reduce_sum(log_det) + sum(tf.reduce_sum(p) for p in as_list(z))
+        z, log_det = bijector.forward_and_log_det(inputs, Context())
+        loss = tf.reduce_sum(log_det) + sum(tf.reduce_sum(p) for p in z)
     for gradient in tape.gradient(loss, inputs, unconnected_gradients=tf.UnconnectedGradients.ZERO):
         assert np.isfinite(gradient).all()
 
@@ -163,16 +164,16 @@ def forward_inverse_and_gradients(bijector, x):
     parts = as_list(fresh(x))
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(parts)
-        z, log_det = bijector.forward_and_log_det(bundle(parts))
-        back, inverse_log_det = bijector.inverse_and_log_det(fresh(z))
-        loss = tf.reduce_sum(log_det) + sum(tf.reduce_sum(tf.sin(p)) for p in as_list(z))
-        loss_back = tf.reduce_sum(inverse_log_det) + sum(tf.reduce_sum(tf.sin(p)) for p in as_list(back))
+        z, log_det = bijector.forward_and_log_det(parts, Context())
+        back, inverse_log_det = bijector.inverse_and_log_det(fresh(z), Context())
+        loss = tf.reduce_sum(log_det) + sum(tf.reduce_sum(tf.sin(p)) for p in z)
+        loss_back = tf.reduce_sum(inverse_log_det) + sum(tf.reduce_sum(tf.sin(p)) for p in back)
     gradients = [
         gradient
         for target in (loss, loss_back)
         for gradient in tape.gradient(target, variables + parts, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     ]
-    return [*as_list(z), log_det, *as_list(back), inverse_log_det, *gradients]
+    return [*z, log_det, *back, inverse_log_det, *gradients]
 
 
 def coordinates(bijector):

@@ -46,7 +46,7 @@ def test_a_trained_classifier_gets_a_density(data):
     flow.network.trainable = False
     fresh = flow.bits_per_dim(x_test, seed=1)
     assert np.isfinite(fresh).all()
-    flow.adapt(x[:500], network=False)
+    flow.adapt(x[:500], densities_only=True)
     adapted = flow.bits_per_dim(x_test, seed=1)
     flow.compile(keras.optimizers.Adam(3e-3))
     flow.fit(x, batch_size=64, epochs=10, verbose=0)

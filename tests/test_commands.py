@@ -7,7 +7,9 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from matplotlib.image import imread
+from models import SMALL_RUN
 
 from tfp_flowify.commands import main
 from tfp_flowify.experiments import RunFolder
@@ -34,6 +36,45 @@ def test_sample(run, tmp_path, which):
     assert main(["sample", str(run.path / which), "--count", "9", "--out", str(tmp_path / "s.npz")]) == 0
     x = np.load(tmp_path / "s.npz")["samples"]
     assert x.shape == (9, 8, 8, 1) and set(np.unique(x)) <= set(range(17))
+
+
+def test_samples_as_numbers(run, table_run, tmp_path):
+    for suffix in ("csv", "npy", "npz"):
+        assert main(["sample", str(table_run.path), "--count", "5", "--out", str(tmp_path / f"s.{suffix}")]) == 0
+    rows = np.load(tmp_path / "s.npz")["samples"]
+    assert rows.shape == (5, 3)
+    np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), rows)
+    lines = (tmp_path / "s.csv").read_text().splitlines()
+    assert lines[0] == "column_0,column_1,column_2"
+    np.testing.assert_allclose(np.loadtxt(lines[1:], delimiter=","), rows, rtol=1e-6)
+    assert main(["sample", str(run.path), "--count", "2", "--out", str(tmp_path / "digits.csv")]) == 0
+    pixels = np.loadtxt(tmp_path / "digits.csv", delimiter=",", skiprows=1)
+    assert pixels.shape == (2, 64) and set(np.unique(pixels)) <= set(range(17))
+
+
+def test_a_table_of_ones_own(tmp_path, capsys):
+    """A .csv file in, with names of columns; a .csv file out, with the same names."""
+    rows = np.random.default_rng(0).normal(size=[60, 2]) @ [[1.0, 0.5], [0.0, 2.0]]
+    np.savetxt(tmp_path / "mine.csv", rows, delimiter=",", header="height,weight", comments="")
+    arguments = [*SMALL_RUN, "--data", str(tmp_path / "mine.csv"), "--model", "fmlp_2", "--epochs", "1"]
+    assert main(["train", *arguments, "--batch-size", "16", "--out", str(tmp_path / "run")]) == 0
+    assert "Warning: 48 examples to train on are few" in capsys.readouterr().out
+    assert main(["sample", str(tmp_path / "run"), "--count", "3", "--out", str(tmp_path / "s.csv")]) == 0
+    assert (tmp_path / "s.csv").read_text().splitlines()[0] == "height,weight"
+    assert main(["evaluate", str(tmp_path / "run"), "--draws", "2"]) == 0
+
+
+def test_too_little_memory_is_said_in_words(tmp_path, capsys, monkeypatch):
+    message = "Graph execution error:\n\nOOM when allocating tensor with shape[480000,64000] and type float on CPU"
+
+    def fail(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr("tfp_flowify.experiments.train", fail)
+    assert main(["train", "--epochs", "1", "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "not enough memory (OOM when allocating tensor with shape[480000,64000]" in error
+    assert "smaller --batch-size" in error
 
 
 def test_mean_samples_have_the_same_outputs(run, tmp_path):
@@ -84,13 +125,19 @@ WRONG = {
     ),
     "model": (lambda t: ["train", "--model", "vgg", "--out", f"{t}/r"], "Networks for images are"),
     "shape": (lambda t: ["train", "--model", "fmlp_8_4", "--out", f"{t}/r"], r"for data of \(8, 8, 1\)"),
-    "minutes": (lambda t: ["train", "--minutes", "-1", "--out", f"{t}/r"], "--minutes is a positive number"),
+    "minutes": (
+        lambda t: ["train", "--minutes", "-1", "--out", f"{t}/r"],
+        "minutes is a positive number.*--minutes -1",
+    ),
     "no permission": (no_permission, r"cannot be written to \(Not a directory\).*--out"),
     "nothing to resume": (lambda t: ["train", "--resume", "--out", str(t)], "There is no run in"),
     "damaged checkpoint": (damaged, "last.keras is damaged"),
     "damaged config": (damaged_config, "config.json is damaged"),
-    "validation": (lambda t: ["train", "--validation-examples", "0", "--out", f"{t}/r"], "--validation-examples is a"),
-    "draws": (lambda t: ["train", "--draws", "-1", "--out", f"{t}/r"], "--draws is a positive number"),
+    "validation": (
+        lambda t: ["train", "--validation-examples", "0", "--out", f"{t}/r"],
+        "validation_examples is a positive.*--validation-examples 0",
+    ),
+    "draws": (lambda t: ["train", "--draws", "-1", "--out", f"{t}/r"], "draws is a positive number.*--draws -1"),
     "tables": (lambda t: ["reproduce", "--only", "gas_fmlp", "--out", f"{t}/o", "--runs", f"{t}/r"], "--table-dir DIR"),
     "no runs": (
         lambda t: ["reproduce", "--page-only", "--out", f"{t}/o", "--runs", f"{t}/r"],
@@ -120,7 +167,7 @@ def test_wrong_use_of_a_run(run, table_run, tmp_path, capsys):
     assert main(["evaluate", str(table_run.path), "--data", "digits"]) == 2
     assert "takes data of (3,), digits has (8, 8, 1)" in capsys.readouterr().err
     assert main(["sample", str(table_run.path)]) == 2
-    assert "no picture. Write numbers: --out samples.npz" in capsys.readouterr().err
+    assert "no picture. Write numbers: --out samples.csv" in capsys.readouterr().err
     bright = np.full([20, 8, 8, 1], 200, np.uint8)
     np.savez(tmp_path / "bright.npz", x=bright)
     for path in (run.path, run.saved_model):

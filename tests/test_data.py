@@ -88,7 +88,7 @@ def write_image(path, x):
     path.write_bytes(tf.io.encode_png(x).numpy())
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [1, 3, 4])
 def test_folder_of_images(tmp_path, channels):
     images = np.random.default_rng(0).integers(0, 256, [12, 4, 5, channels], np.uint8)
     for i, image in enumerate(images):
@@ -100,10 +100,20 @@ def test_folder_of_images(tmp_path, channels):
     np.testing.assert_array_equal(loaded.test[0], images[0])
 
 
+def test_opacity_is_kept_where_there_is_any(tmp_path):
+    colours = np.random.default_rng(0).integers(0, 256, [6, 4, 4, 4], np.uint8)
+    for name, opaque in (("clear", False), ("opaque", True)):
+        for i, image in enumerate(colours):
+            image = np.concatenate([image[..., :3], np.full([4, 4, 1], 255, np.uint8)], -1) if opaque else image
+            write_image(tmp_path / name / f"{i}.png", image)
+    assert load(str(tmp_path / "clear")).shape == (4, 4, 4)
+    assert load(str(tmp_path / "opaque")).shape == (4, 4, 3)
+
+
 def test_images_of_a_folder_can_be_resized(tmp_path):
     for i, side in enumerate((4, 6, 8)):
         write_image(tmp_path / f"{i}.png", np.full([side, side, 3], 50 * i, np.uint8))
-    with pytest.raises(ValueError, match=r"0.png is \(4, 4\), .*1.png is \(6, 6\).*--image-size"):
+    with pytest.raises(ValueError, match=r"0.png is \(4, 4\), .*1.png is \(6, 6\).*image_size="):
         load(str(tmp_path))
     loaded = load(str(tmp_path), image_size=(2, 2))
     assert loaded.shape == (2, 2, 1)
@@ -190,18 +200,18 @@ def test_what_is_missing_is_named_with_the_place_and_the_way_to_it(tmp_path):
     with pytest.raises(ValueError, match=r"Data are one of digits, mnist.*Received: 'numbers'"):
         load("numbers")
     with pytest.raises(
-        FileNotFoundError, match=rf"no mnist of TensorFlow Datasets in {tmp_path}.*--data-dir.*--download"
+        FileNotFoundError, match=rf"no mnist of TensorFlow Datasets in {tmp_path}.*data_dir=.*download=True"
     ):
         load("mnist", tmp_path)
     with pytest.raises(FileNotFoundError, match=rf"power needs a file in {tmp_path}.*power.npz.*zenodo"):
         load("power", tmp_path)
-    with pytest.raises(FileNotFoundError, match="--data-dir"):
+    with pytest.raises(FileNotFoundError, match="data_dir="):
         load("gas")
     with pytest.raises(FileNotFoundError, match="no file or folder"):
         load(str(tmp_path / "none.npz"))
-    (tmp_path / "table.csv").write_text("1,2")
-    with pytest.raises(ValueError, match=r"table.csv is no .npz file"):
-        load(str(tmp_path / "table.csv"))
+    (tmp_path / "table.xls").write_text("1,2")
+    with pytest.raises(ValueError, match=r"table.xls is no .csv, .npy, .npz file"):
+        load(str(tmp_path / "table.xls"))
     with pytest.raises(FileNotFoundError, match="no images in"):
         load(str(tmp_path))
 
@@ -209,8 +219,50 @@ def test_what_is_missing_is_named_with_the_place_and_the_way_to_it(tmp_path):
 def test_a_damaged_set_of_tensorflow_datasets_is_named(tmp_path):
     (tmp_path / "mnist/3.0.1").mkdir(parents=True)
     (tmp_path / "mnist/3.0.1/dataset_info.json").write_text("{")
-    with pytest.raises(ValueError, match=r"mnist in .* could not be read.*--download"):
+    with pytest.raises(ValueError, match=r"mnist in .* could not be read.*download=True"):
         load("mnist", tmp_path)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("named", [True, False])
+def test_tables_of_text(tmp_path, separator, named):
+    x = rows(30, 3)
+    header = {"header": separator.join("abc"), "comments": ""} if named else {}
+    np.savetxt(tmp_path / "table.csv", x, delimiter=separator, **header)
+    loaded = load(str(tmp_path / "table.csv"))
+    assert loaded.columns == (("a", "b", "c") if named else None) and loaded.levels is None
+    everything = np.concatenate([loaded.train, loaded.validation, loaded.test])
+    np.testing.assert_allclose(np.sort(everything, axis=0), np.sort(x, axis=0), rtol=1e-6)
+
+
+def test_tables_of_text_that_cannot_be_read(tmp_path):
+    for text, message in (
+        ("a,b\n1,2\n3,x\n", "Row 3 of .* 'x' is not a number"),
+        ("1,2\n3,\n", "Row 2 of .* '' is not a number"),
+        ("1,2\n3\n", "Row 2 of .* it has 1 values, not 2"),
+        ("1,2\nnan,3\n", "Row 2 of .* 'nan' is not a number"),
+        ("a,b\n", "no rows"),
+        ("", "is empty"),
+    ):
+        (tmp_path / "table.csv").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            load(str(tmp_path / "table.csv"))
+    (tmp_path / "table.csv").write_bytes(bytes(range(256)))
+    with pytest.raises(ValueError, match="not a text file"):
+        load(str(tmp_path / "table.csv"))
+    (tmp_path / "table.csv").write_text("a,b\n" + "1,2\n" * 30)
+    with pytest.raises(ValueError, match="the first at a: they have no density"):
+        load(str(tmp_path / "table.csv"))
+
+
+def test_npy(tmp_path):
+    np.save(tmp_path / "table.npy", rows(30, 3))
+    assert load(str(tmp_path / "table.npy")).shape == (3,)
+    np.save(tmp_path / "pictures.npy", np.random.default_rng(0).integers(0, 256, [30, 4, 4], np.uint8))
+    assert load(str(tmp_path / "pictures.npy")).shape == (4, 4, 1)
+    np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(ValueError, match="damaged, or not a file of plain arrays"):
+        load(str(tmp_path / "objects.npy"))
 
 
 def test_numbers_that_are_none(tmp_path):

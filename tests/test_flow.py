@@ -1,5 +1,7 @@
 """The flow as a distribution: conventions, one pass, no stale values, training, SavedModel."""
 
+import copy
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,9 +9,9 @@ import tensorflow_probability as tfp
 from cases import CASES, draw_inputs, linear, scalar, values
 from flows import conditioners, exact_flow, noisy_flow, tfp_flow
 
-from tfp_flowify import FlowDistribution
+from tfp_flowify import FlowDistribution, transforms
 from tfp_flowify import bijectors as fb
-from tfp_flowify.bijectors.checks import as_list
+from tfp_flowify.core.checks import as_list
 from tfp_flowify.distributions import StandardNormal
 
 tfd = tfp.distributions
@@ -29,7 +31,7 @@ def test_log_prob_runs_each_conditioner_once(make):
     assert net.calls == 1
     tf.function(lambda parts: flow.joint.log_prob(parts)).get_concrete_function(parts)
     assert net.calls == 2
-    flow.bijector.forward_and_log_det(parts)
+    flow.bijector.forward_and_log_det(as_list(parts), flow.prepare())
     assert net.calls == 3
 
 
@@ -57,7 +59,7 @@ def test_joint_is_an_ordinary_transformed_distribution(make):
     parts = flow.joint.sample(5, seed=1)
     data, *noise = parts if flow.noise_shapes else [parts]
     assert [tuple(n.shape) for n in noise] == [(5, *shape) for shape in flow.noise_shapes]
-    z, log_det = flow.bijector.forward_and_log_det(parts)
+    z, log_det = flow.bijector.forward_and_log_det(as_list(parts), flow.prepare())
     bases = [StandardNormal(shape, tf.float64) for shape in [(2,), *flow.residual_shapes]]
     expected = log_det + sum(base.log_prob(part) for base, part in zip(bases, z, strict=True))
     np.testing.assert_allclose(flow.joint.log_prob(parts), expected, rtol=1e-12)
@@ -84,6 +86,43 @@ def test_conventions_of_tfp():
     np.testing.assert_allclose(flow.prob(x, seed=(1, 2)), np.exp(flow.log_prob(x, seed=(1, 2))), rtol=1e-6)
     np.testing.assert_array_equal(flow.copy(name="again").sample(4, seed=1), x)
     assert "Flow" in repr(flow) and "Sequential" in repr(flow.bijector) and "Flow" in str(flow)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_bijectors_can_be_copied(name):
+    bijector = CASES[name](tf.float64)
+    again, x = bijector.copy(), draw_inputs(bijector, tf.float64, (3,))
+    assert type(again) is type(bijector) and again is not bijector
+    for a, b in zip(as_list(again.forward(x)), as_list(bijector.forward(x)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_copies_with_other_arguments():
+    assert fb.LeakyReLU(0.5).copy(negative_slope=0.25).forward([-4.0]).numpy().tolist() == [-1.0]
+    assert fb.Conv1D((6, 1), linear(2, 2, tf.float32), 2, 2, padding="same").copy(strides=1).outputs == [(6, 2)]
+
+
+def test_deep_copies_have_weights_of_their_own():
+    flow, x = noisy_flow(), values((4, 3), tf.float32)
+    again = copy.deepcopy(flow)
+    before = again.log_prob(x, seed=1)
+    np.testing.assert_allclose(before, flow.log_prob(x, seed=1), rtol=1e-6)
+    for variable in flow.trainable_variables:
+        variable.assign_add(0.1 * tf.ones_like(variable))
+    np.testing.assert_array_equal(again.log_prob(x, seed=1), before)
+
+
+def test_flows_stand_in_joint_distributions():
+    flow = exact_flow()
+    joint = tfd.JointDistributionSequential([flow, lambda z: tfd.MultivariateNormalDiag(loc=2 * z)])
+    z, x = joint.sample(5, seed=1)
+    expected = flow.log_prob(z) + tfd.MultivariateNormalDiag(loc=2 * z).log_prob(x)
+    np.testing.assert_allclose(joint.log_prob([z, x]), expected, rtol=1e-5)
+    named = tfd.JointDistributionNamed({"z": flow, "x": lambda z: tfd.MultivariateNormalDiag(loc=z)})
+    assert named.log_prob(named.sample(4, seed=1)).shape == [4]
+    noisy = noisy_flow()
+    behind = tfd.JointDistributionSequential([tfd.Normal(0.0, 1.0), lambda z: noisy])
+    assert np.isfinite(behind.log_prob(behind.sample(3, seed=1))).all()
 
 
 def test_unseeded_draws_are_new_in_each_call_of_a_function():
@@ -185,7 +224,7 @@ def test_training_finds_a_density(jit_compile):
         )
         layers += [
             fb.Linear.create(2, 2, seed=i),
-            fb.Coupling(2, net, swap=bool(i % 2), transform=fb.Spline(bound=3.0)),
+            fb.Coupling(2, net, swap=bool(i % 2), transform=transforms.Spline(bound=3.0)),
         ]
     flow = FlowDistribution(fb.Sequential(layers))
     variables = flow.trainable_variables

@@ -22,7 +22,7 @@ def test_keras_variables_are_read_and_trained():
         fb.Unfold(Patches((5, 5, 1), (3, 3), (2, 2)), unfold),
         fb.Linear(fb.Expm(skew), log_singular, fb.Cayley(small_skew), bias),
     ]
-    layers = [*conv, fb.RationalQuadraticSpline(spline), fb.PReLU(log_slope)]
+    layers = [*conv, fb.Spline(spline), fb.PReLU(log_slope)]
     layers += [fb.ReLU((4,), scale, shift, shift), fb.Householder(vectors), fb.Diagonal(scale, shift)]
     flow = FlowDistribution(fb.Sequential(layers))
     x = values((5, 3, 3, 1), tf.float32)

@@ -88,7 +88,9 @@ def test_is_a_flow_layer_over_the_same_weights(name, tmp_path):
     flow, x = flow_of(name), data_of(name)
     jitter(flow)
     np.testing.assert_allclose(
-        keras.ops.concatenate([tf.reshape(z, [6, -1]) for z in keras.tree.flatten(flow.distribution.network(x))], 1),
+        keras.ops.concatenate(
+            [tf.reshape(z, [6, -1]) for z in keras.tree.flatten(flow.distribution.without_noise(x))], 1
+        ),
         keras.ops.concatenate([tf.reshape(z, [6, -1]) for z in keras.tree.flatten(flow(x))], 1),
         atol=2e-5,
     )
@@ -148,7 +150,7 @@ def test_rotations_of_wide_layers_are_reflections_by_default():
     layer = fl.Dense(129)
     flow, x = FlowModel([keras.Input([128]), layer]), np.random.default_rng(0).normal(size=(5, 128)).astype("float32")
     assert type(layer.right) is fb.Expm and type(layer.left) is fb.Householder
-    assert layer.left.vectors.shape == (64, 129) and layer.left.base is not None
+    assert layer.left.vectors.shape == (64, 129) and layer.left.start is not None
     for rotation in (layer.left, layer.right):
         matrix = rotation.matrix().numpy()
         np.testing.assert_allclose(matrix @ matrix.T, np.eye(rotation.size), atol=1e-5)

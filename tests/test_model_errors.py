@@ -34,7 +34,6 @@ BAD = {
     "half a draw": (lambda f: f.log_prob(normal(4, 3), num_draws=2.5), "num_draws=2.5"),
     "count": (lambda f: f.sample(-1), "n=-1"),
     "counts": (lambda f: f.sample((2, 3)), r"n=\(2, 3\)"),
-    "adapt dataset": (lambda f: f.adapt(tf.data.Dataset.from_tensors(normal(4, 3))), "not a dataset"),
     "nothing": (lambda f: f.fit(), "Received: nothing"),
     "dict": (lambda f: f.fit({"x": normal(4, 3)}), "Received: dict"),
     "batches of a generator": (lambda f: f.fit(b for b in [(normal(4, 2, 3),)]), r"batches \(n, 3\).*4, 2, 3"),
@@ -66,8 +65,8 @@ def test_what_is_no_network_is_named(flow):
     x = keras.Input([3])
     h = fl.Dense(3)(x)
     for network, message in (
-        (keras.Model(x, h + x), r"Received: add.*\(Add\). Use layers.Add"),
-        (keras.Model(x, h[:, :2]), r"\(GetItem\). Use layers.Split"),
+        (keras.Model(x, h + x), r"Received: add.*\(Add\). Use tfp_flowify.layers.Add"),
+        (keras.Model(x, h[:, :2]), r"\(GetItem\). Use tfp_flowify.layers.Split"),
         (flow, "Received: FlowModel 'flow_model"),
         ([keras.Input([3]), flow], "Received: flow_model.*Stochastic"),
         (keras.layers.Dense(3), "Received: <Dense"),
@@ -106,12 +105,12 @@ def test_numbers_out_of_range_for_dequantize(value, images):
 
 LAYER_ERRORS = {
     "units": (lambda: fl.Dense(0), "units=0"),
-    "inverse": (lambda: fl.Dense(2, inverse="funel"), "inverse='funel'"),
+    "density": (lambda: fl.Dense(2, density="funel"), "density='funel'"),
     "transform": (lambda: fl.Dense(2, transform="cubic"), "transform='cubic'"),
     "orthogonal": (lambda: fl.Dense(2, orthogonal="qr"), "orthogonal='qr'"),
     "noise": (lambda: fl.Dense(2, noise="cauchy"), "noise='cauchy'"),
-    "steps": (lambda: fl.Dense(2, steps=0), "steps=0"),
-    "own steps": (lambda: fl.Dense(2, steps=2, inverse=keras.layers.Dense(6)), "for one step. Received: steps=2"),
+    "stages": (lambda: fl.Dense(2, stages=0), "stages=0"),
+    "own stages": (lambda: fl.Dense(2, stages=2, density=keras.layers.Dense(6)), "one stage. Received: stages=2"),
     "noise scale": (lambda: fl.Dense(2, noise_scale=0.0), "noise_scale=0.0"),
     "kernel size": (lambda: fl.Conv2D(2, (1, 2, 3)), r"2 of them. Received: kernel_size=\(1, 2, 3\)"),
     "padding": (lambda: fl.Conv2D(2, 2, padding="full"), "padding='full'"),
@@ -134,8 +133,8 @@ LAYER_ERRORS = {
     "one branch": (lambda: fl.Add()(keras.Input([3])), "list of two tensors"),
     "sides": (lambda: fl.Residual([fl.Dense(3)])(keras.Input([4])), r"\(None, 4\) -> \(None, 3\).*identity"),
     "conditioner": (
-        lambda: FlowModel([keras.Input([4]), fl.Dense(2, inverse=keras.layers.Dense(3))]).log_prob(normal(2, 4)),
-        "gives 3 numbers.*needs 2 for each: 4",
+        lambda: FlowModel([keras.Input([4]), fl.Dense(2, density=keras.layers.Dense(3))]),
+        "gives 3 numbers.*needs 2 numbers for each: 4",
     ),
 }  # fmt: skip
 

@@ -4,10 +4,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from cases import Net, linear, values
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.bijectors.checks import as_list, bundle
+from tfp_flowify.core.checks import as_list, bundle
+
+tfb = tfp.bijectors
 
 rng = np.random.default_rng(0)
 
@@ -33,7 +36,7 @@ def assert_mean_is_the_network(bijector, x, draws=2000):
     noise = [d.sample(draws, seed=(3, i)) for i, d in enumerate(bijector.noise)]
     z = as_list(bijector.forward(bundle([tf.repeat(x[None], draws, axis=0), *noise])))[0].numpy().astype("float64")
     error = z.std(axis=0) / np.sqrt(draws) + 1e-5
-    assert np.max(np.abs(z.mean(axis=0) - bijector.network(x)) / error) < 5
+    assert np.max(np.abs(z.mean(axis=0) - bijector.without_noise(x)) / error) < 5
 
 
 @pytest.mark.parametrize("orthogonal", ["expm", "cayley", "householder"])
@@ -42,7 +45,7 @@ def test_dense(units, orthogonal):
     kernel, bias = kernel_and_bias(6, units)
     layer = fb.Linear.from_weights(kernel, bias, orthogonal)
     x = values((7, 6), tf.float32)
-    assert_same(layer.network(x), twin(keras.layers.Dense(units), kernel, bias, x))
+    assert_same(layer.without_noise(x), twin(keras.layers.Dense(units), kernel, bias, x))
     assert_same(layer.kernel, kernel)
     assert_same(tf.convert_to_tensor(layer.bias), bias)
     assert_mean_is_the_network(layer, x[0])
@@ -56,7 +59,7 @@ def test_conv2d(side, size, strides, padding):
     kernel, bias = kernel_and_bias(size, size, 2, 3)
     layer = fb.Conv2D.from_weights((side, side, 2), kernel, bias, strides=strides, padding=padding)
     x = values((2, side, side, 2), tf.float32)
-    assert_same(layer.network(x), twin(keras.layers.Conv2D(3, size, strides, padding), kernel, bias, x))
+    assert_same(layer.without_noise(x), twin(keras.layers.Conv2D(3, size, strides, padding), kernel, bias, x))
     assert_same(layer.kernel, kernel)
     if layer.noise:
         assert_mean_is_the_network(layer, x[0], draws=500)
@@ -67,7 +70,7 @@ def test_conv2d_with_rectangular_kernel_and_strides(noise):
     kernel, bias = kernel_and_bias(3, 2, 2, 5)
     layer = fb.Conv2D.from_weights((6, 9, 2), kernel, bias, noise=noise, strides=(2, 3), padding="same")
     x = values((2, 6, 9, 2), tf.float32)
-    assert_same(layer.network(x), twin(keras.layers.Conv2D(5, (3, 2), (2, 3), "same"), kernel, bias, x))
+    assert_same(layer.without_noise(x), twin(keras.layers.Conv2D(5, (3, 2), (2, 3), "same"), kernel, bias, x))
     assert_mean_is_the_network(layer, x[0])
 
 
@@ -78,7 +81,7 @@ def test_conv1d(size, strides, padding):
     kernel, bias = kernel_and_bias(size, 2, 3)
     layer = fb.Conv1D.from_weights((8, 2), kernel, bias, strides=strides, padding=padding)
     x = values((2, 8, 2), tf.float32)
-    assert_same(layer.network(x), twin(keras.layers.Conv1D(3, size, strides, padding), kernel, bias, x))
+    assert_same(layer.without_noise(x), twin(keras.layers.Conv1D(3, size, strides, padding), kernel, bias, x))
     assert_same(layer.kernel, kernel)
 
 
@@ -95,16 +98,16 @@ def test_scales_of_the_noise_may_be_given_with_the_weights():
 def test_pooling(side, size, strides, padding):
     x = values((2, side, side, 3), tf.float32)
     pool = {"pool_size": size, "strides": strides, "padding": padding}
-    assert_same(fb.MaxPool2D((side, side, 3), **pool).network(x), keras.layers.MaxPooling2D(**pool)(x))
+    assert_same(fb.MaxPool2D((side, side, 3), **pool).without_noise(x), keras.layers.MaxPooling2D(**pool)(x))
     average = fb.AveragePool2D((side, side, 3), **pool)
-    assert_same(average.network(x), keras.layers.AveragePooling2D(**pool)(x))
+    assert_same(average.without_noise(x), keras.layers.AveragePooling2D(**pool)(x))
     if average.noise:
         assert_mean_is_the_network(average, x[0], draws=500)
 
 
 def test_global_average_pool():
     x = values((2, 5, 4, 3), tf.float32)
-    assert_same(fb.GlobalAveragePool2D((5, 4, 3)).network(x), keras.layers.GlobalAveragePooling2D()(x))
+    assert_same(fb.GlobalAveragePool2D((5, 4, 3)).without_noise(x), keras.layers.GlobalAveragePooling2D()(x))
 
 
 def test_residual_block():
@@ -121,7 +124,7 @@ def test_residual_block():
         ]
     )
     x = values((3, 5, 5, 2), tf.float32)
-    assert_same(fb.Residual(branch).network(x), model(x))
+    assert_same(fb.Residual(branch).without_noise(x), model(x))
     linear_block = fb.Residual(fb.Conv2D.from_weights((5, 5, 2), *kernel_and_bias(3, 3, 2, 2), padding="same"))
     assert_mean_is_the_network(linear_block, x[0])
 
@@ -133,9 +136,9 @@ def test_residual_block():
         (fb.PReLU(np.log([0.1, 0.2, 0.3]).astype("float32")), lambda x: tf.where(x > 0, x, [0.1, 0.2, 0.3] * x)),
         (fb.ELU(0.7), keras.layers.ELU(0.7)),
         (fb.SELU(), keras.activations.selu),
-        (fb.Tanh(), keras.activations.tanh),
-        (fb.Sigmoid(), keras.activations.sigmoid),
-        (fb.Softplus(), keras.activations.softplus),
+        (tfb.Tanh(), keras.activations.tanh),
+        (tfb.Sigmoid(), keras.activations.sigmoid),
+        (tfb.Softplus(), keras.activations.softplus),
         (fb.ReLU(), keras.activations.relu),
         (fb.ReLU((3,), log_noise_scale=[0.1, -1.0, 0.5]), keras.activations.relu),
         (fb.Abs(), tf.abs),
@@ -147,13 +150,13 @@ def test_residual_block():
 def test_activation(bijector, function):
     x = values((7, 3), tf.float32)
     layer = bijector if bijector.name.startswith(("PReLU", "Stochastic")) else fb.Sequential([bijector], (3,))
-    assert_same(layer.network(x), function(x))
+    assert_same(layer.without_noise(x), function(x))
 
 
 def test_fewer_units_have_a_right_inverse():
     layer = linear(7, 4, tf.float64)
     z, residual = values((5, 4), tf.float64), values((5, 3), tf.float64, seed=1)
-    np.testing.assert_allclose(layer.network(layer.inverse([z, residual])), z, atol=1e-12)
+    np.testing.assert_allclose(layer.without_noise(layer.inverse([z, residual])), z, atol=1e-12)
     mean = layer.inverse([z, tf.zeros_like(residual)])
     np.testing.assert_allclose(mean, (z - layer.bias) @ np.linalg.pinv(layer.kernel), atol=1e-12)
 
@@ -180,11 +183,11 @@ def test_fourier_convolution_is_a_circular_convolution_with_its_kernel():
     expected = layer.bias + sum(
         tf.roll(x, (i, j), axis=(1, 2)) @ kernel[i, j] for i in range(shape[0]) for j in range(shape[1])
     )
-    np.testing.assert_allclose(layer.network(x), expected, atol=1e-10)
+    np.testing.assert_allclose(layer.without_noise(x), expected, atol=1e-10)
 
 
 def test_the_conditioner_is_for_the_inverse_only():
     kernel, bias = kernel_and_bias(6, 3)
     layer = fb.Funnel(fb.Linear.from_weights(kernel, bias), Net(3, 6, tf.float32))
     x = values((7, 6), tf.float32)
-    assert_same(layer.network(x), x @ kernel + bias)
+    assert_same(layer.without_noise(x), x @ kernel + bias)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.bijectors.checks import as_list
+from tfp_flowify.core.checks import as_list, bundle
 from tfp_flowify.math.patches import Patches
 
 sizes, kernels = st.integers(1, 9), st.integers(1, 5)
@@ -50,7 +50,7 @@ def test_extract_and_its_transpose(geometry, batch):
 def round_trips(bijector, seed=1):
     x = [tf.random.stateless_normal([2, *shape], (seed, 2), dtype=tf.float64) for shape in bijector.inputs]
     parts = x + [noise.sample(2, seed=(seed, 3)) for noise in bijector.noise]
-    z = bijector.forward(fb.checks.bundle(parts))
+    z = bijector.forward(bundle(parts))
     back = bijector.inverse(tf.nest.map_structure(tf.identity, z))
     dimension = sum(np.prod(s) for s in bijector.inputs) + sum(d.dimension for d in bijector.noise)
     assert dimension == sum(np.prod(s) for s in bijector.outputs) + sum(d.dimension for d in bijector.residuals)

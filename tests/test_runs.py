@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from matplotlib.image import imread
 from models import PICTURES, SMALL_RUN
 
 from tfp_flowify.commands import main
-from tfp_flowify.experiments import RunFolder, resume
+from tfp_flowify.experiments import Options, RunFolder, resume, train
 from tfp_flowify.experiments.clock import Clock
 
 
@@ -83,7 +84,7 @@ def test_the_page_in_a_browser(run, tmp_path, width):
 
 def test_a_run_is_not_written_over(run, capsys):
     assert main(["train", *SMALL_RUN, "--epochs", "1", "--out", str(run.path)]) == 2
-    assert "holds a run already. Go on with it (--resume)" in capsys.readouterr().err
+    assert "holds a run already. Resume it, or give another folder (--out DIR)" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -106,7 +107,7 @@ def test_a_finished_run_can_go_on(run, tmp_path, capsys):
 
 def test_resuming_with_other_arguments_is_refused(run, capsys):
     assert main(["train", "--resume", "--model", "fconv2", "--out", str(run.path)]) == 2
-    assert "was started with model='fmlp', so it cannot go on with 'fconv2'" in capsys.readouterr().err
+    assert "was started with --model 'fmlp', so it cannot go on with 'fconv2'" in capsys.readouterr().err
 
 
 class Killed(BaseException):
@@ -144,6 +145,42 @@ def test_a_killed_run_ends_as_one_that_was_not(run, tmp_path, monkeypatch, file,
     assert [row["epoch"] for row in RunFolder(tmp_path / "run").read_history()] == [1, 2]
 
 
+def test_a_run_that_is_extended_and_killed_is_not_done(run, tmp_path, monkeypatch):
+    shutil.copytree(run.path, tmp_path / "copy")
+    copy = RunFolder(tmp_path / "copy")
+    assert copy.report.is_file() and copy.page.is_file()
+
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "save", kill)
+        with pytest.raises(Killed):
+            resume(copy.path, {"epochs": 4})
+    assert not copy.report.is_file() and not copy.page.is_file()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_leaves_the_process_as_it_was(tmp_path, monkeypatch, fails):
+    """The dtype policy, the precision of products, seeds, and what Ctrl-C does."""
+
+    def state():
+        tensor_float = tf.config.experimental.tensor_float_32_execution_enabled()
+        return keras.config.dtype_policy().name, tensor_float, random.getstate(), signal.getsignal(signal.SIGINT)
+
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    before, numbers = state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    options = Options(model="fmlp", epochs=1, precision="float64", draws=2, weighted_examples=10, transform="affine")
+    if fails:
+        monkeypatch.setattr("tfp_flowify.experiments.callbacks.Recorder.on_epoch_end", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(options, tmp_path / "run", log=lambda _: None)
+    else:
+        assert train(options, tmp_path / "run", log=lambda _: None)["steps"] == 100
+    assert state() == before
+    assert np.random.get_state()[1].tolist() == numbers  # noqa: NPY002
+
+
 @pytest.mark.slow
 def test_sigkill_and_resume(tmp_path):
     command = [sys.executable, "-m", "tfp_flowify", "train", *SMALL_RUN, "--epochs", "4", "--out"]
@@ -172,7 +209,7 @@ def test_ctrl_c_keeps_what_was_learned(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("tfp_flowify.experiments.callbacks.StopOnInterrupt.on_train_batch_end", interrupt)
     arguments = [*SMALL_RUN, "--epochs", "2", "--out", str(tmp_path / "run")]
     assert main(["train", *arguments]) == 130
-    assert "To go on: --resume" in capsys.readouterr().out
+    assert "To go on: tfp-flowify train --resume" in capsys.readouterr().out
     run = RunFolder(tmp_path / "run")
     assert run.read_history()[0]["steps"] in (30, 31) and run.last.is_file()
     monkeypatch.undo()

@@ -1,9 +1,11 @@
 """Flows on disk: .keras files and SavedModels, read by another process."""
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
+import zipfile
 
 import keras
 import numpy as np
@@ -14,6 +16,7 @@ from models import digits_flow, small_flow
 from tfp_flowify import FlowModel
 from tfp_flowify import layers as fl
 from tfp_flowify.data import digits
+from tfp_flowify.experiments.folder import load_flow
 
 
 def run_elsewhere(code, *arguments):
@@ -58,14 +61,14 @@ def test_what_was_frozen_and_how_it_was_compiled_comes_back(tmp_path):
     assert len(loaded.trainable_variables) == len(flow.trainable_variables)
     assert not loaded.network.trainable_variables
     assert loaded.get_compile_config()["likelihood_weight"] == 0.25
-    flow.network.trainable, flow.inverse.parts[2].trainable = True, False
+    flow.network.trainable, flow.densities.parts[2].trainable = True, False
     flow.save(tmp_path / "flow.keras")
     loaded = keras.models.load_model(tmp_path / "flow.keras")
     assert len(loaded.trainable_variables) == len(flow.trainable_variables)
-    assert not loaded.inverse.parts[2].trainable
-    flow.inverse.trainable = False
+    assert not loaded.densities.parts[2].trainable
+    flow.densities.trainable = False
     flow.save(tmp_path / "flow.keras")
-    assert not keras.models.load_model(tmp_path / "flow.keras").inverse.trainable_variables
+    assert not keras.models.load_model(tmp_path / "flow.keras").densities.trainable_variables
 
 
 def test_weights_alone(tmp_path):
@@ -92,6 +95,60 @@ def test_loading_runs_no_code(tmp_path):
     assert flow.sample(2).shape == [2, 3]
     with pytest.raises(ValueError, match="register_keras_serializable"):
         flow.save(tmp_path / "flow.keras")
+
+
+def hostile(folder, layer: dict):
+    """A .keras file of a flow, with another layer put into its network by hand."""
+    flow = FlowModel([keras.Input([3]), fl.Stochastic(keras.layers.Dense(3)), fl.Dense(2)])
+    flow.save(folder / "flow.keras")
+    with zipfile.ZipFile(folder / "flow.keras") as file:
+        contents = {name: file.read(name) for name in file.namelist()}
+    config = json.loads(contents["config.json"])
+    stochastic = next(c for c in config["config"]["network"]["config"]["layers"] if c["class_name"] == "Stochastic")
+    stochastic["config"]["function"] = layer
+    contents["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(folder / "hostile.keras", "w") as file:
+        for name, content in contents.items():
+            file.writestr(name, content)
+    return folder / "hostile.keras"
+
+
+def lambda_layer(folder):
+    """Code inside the file, as Keras stores that of a lambda."""
+    code = "lambda x: [x, open(__import__('os').environ['FLOWIFY_MARK'], 'w').close()][0]"
+    return keras.saving.serialize_keras_object(keras.layers.Lambda(eval(code)))
+
+
+def saved_model_layer(folder):
+    """A program of TensorFlow's beside the file."""
+
+    class Module(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+        def serve(self, x):
+            with tf.control_dependencies([tf.io.write_file(os.environ["FLOWIFY_MARK"], "x")]):
+                return tf.identity(x)
+
+    module = Module()
+    tf.saved_model.save(module, str(folder / "program"), signatures={"serve": module.serve})
+    config = {"filepath": str(folder / "program"), "call_endpoint": "serve", "name": "program"}
+    return {"module": "keras.layers", "class_name": "TFSMLayer", "config": config, "registered_name": None}
+
+
+def function_of_python(folder):
+    """A function of any module, by its name."""
+    return {"module": "os", "class_name": "function", "config": "system", "registered_name": "system"}
+
+
+@pytest.mark.parametrize("make", [lambda_layer, saved_model_layer, function_of_python])
+def test_hostile_files_are_refused_and_run_nothing(make, tmp_path, monkeypatch):
+    mark = tmp_path / "mark"
+    monkeypatch.setenv("FLOWIFY_MARK", str(mark))
+    path = hostile(tmp_path, make(tmp_path))
+    with pytest.raises(ValueError, match="damaged, or not a flow"):
+        load_flow(path)
+    with pytest.raises((ValueError, TypeError)):
+        keras.models.load_model(path)
+    assert not mark.exists()
 
 
 WITHOUT_LIBRARIES = """
@@ -161,12 +218,12 @@ def test_every_weight_is_stored_once(tmp_path):
     flow = FlowModel([keras.Input([300]), fl.Dense(300), fl.LeakyReLU(), fl.Dense(200)])
     flow.compile("adam")  # Its state is not part of what is exported.
     flow.export(tmp_path / "saved")
-    weights = sum(w.numpy().nbytes for w in flow.network.variables + flow.inverse.variables)
+    weights = sum(w.numpy().nbytes for w in flow.network.variables + flow.densities.variables)
     files = {path: path.stat().st_size for path in (tmp_path / "saved").rglob("*") if path.is_file()}
     graph = files[tmp_path / "saved/saved_model.pb"]
     assert sum(files.values()) < 1.1 * (weights + graph)
     assert sum(files.values()) - graph < 1.1 * weights
     assert graph < weights  # No weights hide in it as constants.
     assert len(tf.saved_model.load(str(tmp_path / "saved")).weights) == len(
-        flow.network.variables + flow.inverse.variables
+        flow.network.variables + flow.densities.variables
     )

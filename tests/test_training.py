@@ -71,7 +71,7 @@ def test_two_devices_with_an_optimizer_that_has_slots(two_devices):
 def test_replicas_draw_different_noise(two_devices):
     with two_devices.scope():
         flow = small_flow()
-    seeds = two_devices.experimental_local_results(two_devices.run(flow._next_seed))
+    seeds = two_devices.experimental_local_results(two_devices.run(flow._next_seed, args=(True,)))
     assert not np.array_equal(*seeds)
 
 
@@ -104,7 +104,7 @@ def test_callbacks_of_keras_work(tmp_path):
 
 def test_freezing_one_side_trains_the_other(flow):
     flow, x = small_flow(), normal(32, 3)
-    for frozen, trained in ((flow.network, flow.inverse), (flow.inverse, flow.network)):
+    for frozen, trained in ((flow.network, flow.densities), (flow.densities, flow.network)):
         frozen.trainable, trained.trainable = False, True
         flow.compile(keras.optimizers.Adam(1e-2), run_eagerly=True)
         before = frozen.get_weights(), [np.array(w) for w in trained.trainable_variables]
@@ -130,9 +130,9 @@ def test_joint_training_has_both_losses():
 
 def test_conditioners_know_whether_they_are_trained():
     dropout = keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(2)])  # Not built: the layer does that.
-    flow, x = FlowModel([keras.Input([3]), fl.Dense(2, inverse=dropout)]), normal(50, 3)
-    assert len(flow.inverse.networks) == 0
-    assert len(flow.inverse.parts[0].trainable_variables) == 2
+    flow, x = FlowModel([keras.Input([3]), fl.Dense(2, density=dropout)]), normal(50, 3)
+    assert len(flow.densities.networks) == 0
+    assert len(flow.densities.parts[0].trainable_variables) == 2
     losses = [float(flow.compute_loss(x, training=training)) for training in (True, True, False, False)]
     assert losses[0] != losses[1]
     assert losses[2] == losses[3]

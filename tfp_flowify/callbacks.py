@@ -15,13 +15,13 @@ class SampleGrid(keras.callbacks.Callback):
     paper's two columns), and, with `data`, examples and what their outputs alone tell of them.
 
     Args:
-      directory: where the files go; it is made.
-      data: images to reconstruct, or None.
-      every: epochs from one picture to the next; the last epoch gets one too.
-      count: images in a panel.
-      temperature: of the samples.
-      seed: of the samples; the same ones each time.
-      limits: the values of black and of white; by default those of `Dequantize`, of the data, or 0 and 1.
+      directory: Folder for the files; it is made.
+      data: Images to reconstruct, or None.
+      every: Number of epochs from one picture to the next; the last epoch gets one too.
+      count: Number of images in a panel.
+      temperature: Temperature of the samples.
+      seed: Seed for the samples, which are the same ones each time.
+      limits: The values of black and of white; by default those of `Dequantize`, of the data, or 0 and 1.
 
     >>> SampleGrid("pictures", every=10).every
     10
@@ -36,8 +36,8 @@ class SampleGrid(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         shape = tuple(self.model.distribution.event_shape)
-        if len(shape) != 3 or shape[-1] not in (1, 3):
-            raise ValueError(f"SampleGrid is for flows of images (height, width, 1 or 3). Received: data of {shape}")
+        if len(shape) != 3 or shape[-1] not in (1, 3, 4):
+            raise ValueError(f"SampleGrid is for flows of images (height, width, 1, 3 or 4). Received: data of {shape}")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._epoch = self._written = None
 

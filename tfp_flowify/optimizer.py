@@ -3,10 +3,10 @@
 import keras
 import tensorflow as tf
 
-from tfp_flowify.layers.base import register
+from tfp_flowify.core.private import adam_slots
 
 
-@register
+@keras.saving.register_keras_serializable("tfp_flowify")
 class FusedAdam(keras.optimizers.Adam):
     """Keras' Adam, each weight updated by TensorFlow's own kernel: a fifteenth of the operations.
 
@@ -25,11 +25,11 @@ class FusedAdam(keras.optimizers.Adam):
     def update_step(self, gradient, variable, learning_rate):
         if self.amsgrad or not isinstance(gradient, tf.Tensor):
             return super().update_step(gradient, variable, learning_rate)
-        index = self._get_variable_index(variable)
+        first_moment, second_moment = adam_slots(self, variable)
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
-            m=_handle(self._momentums[index]),
-            v=_handle(self._velocities[index]),
+            m=_handle(first_moment),
+            v=_handle(second_moment),
             grad=tf.cast(gradient, variable.dtype),
             **self._numbers_of(variable.dtype, learning_rate),
         )

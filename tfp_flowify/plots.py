@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from matplotlib.figure import Figure
 
 
 def tile_images(images, columns=None, border=1) -> np.ndarray:
@@ -13,8 +12,8 @@ def tile_images(images, columns=None, border=1) -> np.ndarray:
     (19, 19, 1)
     """
     images = np.asarray(images, np.float64)
-    if images.ndim != 4 or images.shape[-1] not in (1, 3):
-        raise ValueError(f"Images are (n, height, width, 1 or 3). Received: shape={images.shape}")
+    if images.ndim != 4 or images.shape[-1] not in (1, 3, 4):
+        raise ValueError(f"Images are (n, height, width, 1, 3 or 4). Received: shape={images.shape}")
     columns = columns or math.ceil(math.sqrt(len(images)))
     rows = -(-len(images) // columns)
     images = np.pad(images, [(0, rows * columns - len(images)), *[(0, 0)] * 3], constant_values=np.nan)
@@ -30,11 +29,13 @@ def save_panels(path, panels: dict, limits, columns=None):
     """Writes a PNG of several grids of images, each with its title.
 
     Args:
-      path: of the file.
-      panels: images (n, height, width, channels) by title.
-      limits: the values of black and of white.
-      columns: images in a row.
+      path: Path of the file.
+      panels: Images (n, height, width, channels) by title.
+      limits: The values of black and of white.
+      columns: Number of images in a row.
     """
+    from matplotlib.figure import Figure  # Takes a second, and most uses of the library do without.
+
     low, high = limits
     grids = [tile_images(images, columns) for images in panels.values()]
     height, width = grids[0].shape[:2]
@@ -42,7 +43,7 @@ def save_panels(path, panels: dict, limits, columns=None):
     figure = Figure(figsize=(side * len(grids), side * height / width + 0.3), dpi=120, layout="constrained")
     for axis, title, grid in zip(figure.subplots(1, len(grids), squeeze=False)[0], panels, grids, strict=True):
         shown = np.nan_to_num(np.clip((grid - low) / (high - low), 0, 1), nan=1.0)
-        axis.imshow(np.broadcast_to(shown, (*shown.shape[:2], 3)), interpolation="nearest")
+        axis.imshow(shown if shown.shape[-1] > 1 else np.repeat(shown, 3, axis=-1), interpolation="nearest")
         axis.set_title(title, fontsize=9)
         axis.set_axis_off()
     figure.savefig(path)

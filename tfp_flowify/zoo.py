@@ -20,21 +20,21 @@ TABULAR_MODELS = (
 )
 
 
-def build(name: str, shape, levels=None, noise="normal", seed=None, **funnel) -> FlowModel:
+def build(name: str, shape, levels=None, noise="normal", seed=None, **density) -> FlowModel:
     """A flow by the name of its network.
 
     Whole numbers are dequantized and spread over the line, real numbers standardized; call `adapt` with some examples
     before training.
 
     Args:
-      name: for images one of `IMAGE_MODELS`; for tables one of `TABULAR_MODELS`, or any other of their kind:
+      name: For images one of `IMAGE_MODELS`; for tables one of `TABULAR_MODELS`, or any other of their kind:
         `fmlp_64_32_16` has layers of these widths, `fmlp_64x3` three of 64, `fmlp_same_x5` five that keep the width;
         or `fmlp`, which narrows to one in at most twelve steps, so that it needs no noise.
-      shape: of one example: (height, width, channels) or (features,).
-      levels: how many whole numbers the data have; None for real numbers.
+      shape: Shape of one example: (height, width, channels) or (features,).
+      levels: How many whole numbers the data have; None for real numbers.
       noise: "normal" or "uniform", for the dimensions that layers add.
-      seed: of the noise in training.
-      **funnel: how what is dropped is modelled, `inverse`, `transform`, `steps`, `width`: see `layers.Dense`.
+      seed: Seed for the noise in training.
+      **density: How what is dropped is modelled, `density`, `transform`, `stages`, `width`: see `layers.Linear`.
 
     >>> flow = build("fconv2", (8, 8, 1), levels=17)
     >>> flow.network.output_shape
@@ -44,9 +44,9 @@ def build(name: str, shape, levels=None, noise="normal", seed=None, **funnel) ->
     if len(shape) not in (1, 3):
         raise ValueError(f"The networks are for images (h, w, c) and tables (features,). Received: data of {shape}")
     if len(shape) == 3:
-        body = _image_network(name, shape, {"noise": noise, **funnel})
+        body = _image_network(name, shape, {"noise": noise, **density})
     else:
-        body = _tabular_network(name, shape[0], {"noise": noise, "transform": "affine+spline", "width": 128, **funnel})
+        body = _tabular_network(name, shape[0], {"noise": noise, "transform": "affine+spline", "width": 128, **density})
     return FlowModel([keras.Input(shape), *_front(levels), *body], seed=seed, name=name)
 
 
@@ -91,7 +91,7 @@ def fmlp_units(shape) -> list:
     if size > 4096:
         raise ValueError(
             f"fmlp rotates all numbers of an image at once, which is for 4096 of them at most. Received: {shape}, "
-            f"{size} numbers. Use fconv1 or fconv2, or smaller images (--image-size)."
+            f"{size} numbers. Use fconv1 or fconv2, or smaller images (image_size=HEIGHT WIDTH)."
         )
     halves = [min(1024, size >> i) for i in itertools.takewhile(lambda i: size >> i >= 8, itertools.count(1))]
     return list(dict.fromkeys(halves)) or [size]

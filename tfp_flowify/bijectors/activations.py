@@ -9,10 +9,10 @@ import math
 
 import tensorflow as tf
 
+from tfp_flowify import transforms
 from tfp_flowify.bijectors.base import Elementwise
-from tfp_flowify.bijectors.checks import parameter
-from tfp_flowify.bijectors.prepared import Prepared
-from tfp_flowify.bijectors.transforms import Spline
+from tfp_flowify.bijectors.context import Prepared
+from tfp_flowify.core.checks import parameter
 from tfp_flowify.math.spline import Table, spline_table
 
 
@@ -20,7 +20,7 @@ class PReLU(Elementwise):
     """z = x where x >= 0, slope x elsewhere;  log_det = sum of log slope where x < 0.  Onto.
 
     Args:
-      log_slope: log of the slope: a number for all entries, or a tensor of the shape of the event, say (channels,).
+      log_slope: Log of the slope: a number for all entries, or a tensor of the shape of the event, say (channels,).
 
     >>> PReLU(tf.math.log([0.5, 0.25])).forward([-2.0, -2.0]).numpy().tolist()
     [-1.0, -0.5]
@@ -31,13 +31,13 @@ class PReLU(Elementwise):
         dtype = None if isinstance(log_slope, float) else self.log_slope.dtype
         super().__init__(() if isinstance(log_slope, float) else self.log_slope.shape, dtype, name)
 
-    def forward_and_log_det(self, x):
+    def forward_and_log_slope(self, x, context):
         log_slope = self._log_slope_at(x)
-        return x * tf.exp(log_slope), self.sum_event(log_slope)
+        return x * tf.exp(log_slope), log_slope
 
-    def inverse_and_log_det(self, z):
+    def inverse_and_log_slope(self, z, context):
         log_slope = -self._log_slope_at(z)
-        return z * tf.exp(log_slope), self.sum_event(log_slope)
+        return z * tf.exp(log_slope), log_slope
 
     def _log_slope_at(self, x):
         return tf.where(x < 0, tf.convert_to_tensor(self.log_slope, x.dtype), tf.zeros([], x.dtype))
@@ -76,13 +76,13 @@ class ELU(Elementwise):
         self.alpha, self.scale = float(alpha), float(scale)
         super().__init__(name=name)
 
-    def forward_and_log_det(self, x):
+    def forward_and_log_slope(self, x, context):
         below = tf.minimum(x, 0)
         z = tf.where(x > 0, x, self.alpha * tf.math.expm1(below))
         log_slope = tf.where(x > 0, tf.zeros([], x.dtype), below + math.log(self.alpha))
         return self.scale * z, log_slope + math.log(self.scale)
 
-    def inverse_and_log_det(self, z):
+    def inverse_and_log_slope(self, z, context):
         z = z / self.scale
         log_slope = tf.where(z > 0, tf.zeros([], z.dtype), tf.math.log(tf.minimum(z, 0) + self.alpha))
         x = tf.where(z > 0, z, log_slope - math.log(self.alpha))
@@ -100,25 +100,25 @@ class SELU(ELU):
         super().__init__(alpha=1.6732632423543772, scale=1.0507009873554805, name=name)
 
 
-class RationalQuadraticSpline(Prepared, Elementwise):
+class Spline(Prepared, Elementwise):
     """A trainable monotone function, the paper's activation: one for all entries, or one for each channel.
 
     z = spline(x) on [-bound, bound], z = x outside;  log_det = sum of the log-slopes.  Onto.
 
     Args:
       parameters: (3 bins - 1,) for one function, (channels, 3 bins - 1) for one a channel; zero is the identity.
-      bound: the spline lives on [-bound, bound].
+      bound: The spline lives on [-bound, bound].
 
-    >>> RationalQuadraticSpline(tf.zeros([23])).forward([0.5, 3.0]).numpy().tolist()
+    >>> Spline(tf.zeros([23])).forward([0.5, 3.0]).numpy().tolist()
     [0.5, 3.0]
     """
 
     def __init__(self, parameters, bound=2.0, name=None):
-        self.spline_parameters = parameter(parameters, "RationalQuadraticSpline parameters")
+        self.spline_parameters = parameter(parameters, "Spline parameters")
         *shape, size = self.spline_parameters.shape
         if (size + 1) % 3:
             raise ValueError(f"A spline with k bins has 3 k - 1 parameters. Received: {size}")
-        self.spline = Spline((size + 1) // 3, bound)
+        self.spline = transforms.Spline((size + 1) // 3, bound)
         super().__init__(shape, self.spline_parameters.dtype, name)
 
     @property
@@ -132,10 +132,8 @@ class RationalQuadraticSpline(Prepared, Elementwise):
         tables = spline_table(parameters, spline.bins, spline.bound)
         return [Table(*parts) for parts in zip(*map(tf.unstack, tables), strict=True)]
 
-    def forward_and_log_det(self, x):
-        z, log_slope = self.spline.forward(x, self.prepared())
-        return z, self.sum_event(log_slope)
+    def forward_and_log_slope(self, x, context):
+        return self.spline.forward(x, context.prepared_for(self))
 
-    def inverse_and_log_det(self, z):
-        x, log_slope = self.spline.inverse(z, self.prepared())
-        return x, self.sum_event(log_slope)
+    def inverse_and_log_slope(self, z, context):
+        return self.spline.inverse(z, context.prepared_for(self))

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.augmentation import StandardNormal, standard_noise
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
-from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.bijectors.conditional import Funnel
 from tfp_flowify.bijectors.graph import Graph, Node
-from tfp_flowify.distributions.augmentation import StandardNormal, standard_noise
+from tfp_flowify.core.checks import parameter
 
 
 class Duplicate(FlowBijector):
@@ -23,12 +23,12 @@ class Duplicate(FlowBijector):
     Shapes: [shape, (*shape, N - 1)] -> N times shape.  Mirror of `Sum`.
 
     Args:
-      shape: of x.
-      copies: N.
+      shape: Event shape of x.
+      copies: Number of copies, N.
       log_noise_scale: log a, a scalar.
       noise: "normal" or "uniform".
 
-    >>> [part.numpy().tolist() for part in Duplicate((2,)).network([1.0, 2.0])]
+    >>> [part.numpy().tolist() for part in Duplicate((2,)).without_noise([1.0, 2.0])]
     [[1.0, 2.0], [1.0, 2.0]]
     """
 
@@ -46,13 +46,13 @@ class Duplicate(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        x, noise = x
+    def forward_and_log_det(self, parts, context):
+        x, noise = parts
         spread = tf.tensordot(noise, self._factor() * tf.constant(self._basis.T, x.dtype), axes=1)
         return tf.unstack(x[..., None] + spread, axis=-1), self._log_det()
 
-    def inverse_and_log_det(self, z):
-        copies = tf.stack(z, axis=-1)
+    def inverse_and_log_det(self, parts, context):
+        copies = tf.stack(parts, axis=-1)
         noise = tf.tensordot(copies, tf.constant(self._basis, copies.dtype) / self._factor(), axes=1)
         return [tf.reduce_mean(copies, axis=-1), noise], -self._log_det()
 
@@ -75,7 +75,7 @@ class Sum(FlowBijector):
     Q (N, N - 1) is a fixed orthonormal basis of the vectors that sum to zero. In `Funnel`, the residual has a density
     given the sum. Shapes: N times shape -> [shape, (*shape, N - 1)].  Mirror of `Duplicate`.
 
-    >>> Sum((2,)).network([[1.0, 2.0], [3.0, 4.0]]).numpy().tolist()
+    >>> Sum((2,)).without_noise([[1.0, 2.0], [3.0, 4.0]]).numpy().tolist()
     [4.0, 6.0]
     """
 
@@ -91,13 +91,13 @@ class Sum(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        stacked = tf.stack(x, axis=-1)
+    def forward_and_log_det(self, parts, context):
+        stacked = tf.stack(parts, axis=-1)
         residual = tf.tensordot(stacked, tf.constant(self._basis, stacked.dtype), axes=1)
         return [tf.reduce_sum(stacked, axis=-1), residual], self._log_det(stacked.dtype)
 
-    def inverse_and_log_det(self, z):
-        total, residual = z
+    def inverse_and_log_det(self, parts, context):
+        total, residual = parts
         differences = tf.tensordot(residual, tf.constant(self._basis.T, total.dtype), axes=1)
         stacked = total[..., None] / self.branches + differences
         return tf.unstack(stacked, axis=-1), -self._log_det(total.dtype)
@@ -112,23 +112,32 @@ class Residual(Graph):
         forward: [x, noise, *noise of f] -> [z, *residuals of f, residual],  log_det = the sum of the three.
 
     Args:
-      branch: a bijector whose input and output have the same shape.
-      shortcut: another one for the other side; None for the identity.
-      conditioner, transform: whiten what the sum loses given z, see `Funnel`; the parameters of (*shape, 1) values.
-      log_noise_scale, noise: of `Duplicate`.
+      branch: A bijector whose input and output have the same shape.
+      shortcut: A bijector for the other side; None for the identity.
+      conditioner, transform: Whiten what the sum loses given z, see `Funnel`; the parameters of (*shape, 1) values.
+      log_noise_scale, noise: See `Duplicate`.
+      dtype: Type of the block, where neither side has one; float32 if left out.
 
     >>> from tfp_flowify.bijectors import Linear
     >>> block = Residual(Linear.from_weights([[1.0, 0.0], [0.0, 2.0]]))
-    >>> block.network([1.0, 1.0]).numpy().round(5).tolist()
+    >>> block.without_noise([1.0, 1.0]).numpy().round(5).tolist()
     [2.0, 3.0]
     """
 
     def __init__(
-        self, branch, shortcut=None, conditioner=None, transform=None, log_noise_scale=0.0, noise="normal", name=None
+        self,
+        branch,
+        shortcut=None,
+        conditioner=None,
+        transform=None,
+        log_noise_scale=0.0,
+        noise="normal",
+        dtype=None,
+        name=None,
     ):
         check_layer(branch, "Residual")
         shape, shape_out = branch.inputs[0], branch.outputs[0]
-        dtype = branch.dtype or tf.float32
+        dtype = branch.dtype or getattr(shortcut, "dtype", None) or dtype or tf.float32
         other = (shape, shape) if shortcut is None else (shortcut.inputs[0], shortcut.outputs[0])
         if other != (shape, shape_out):
             raise ValueError(

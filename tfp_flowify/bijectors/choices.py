@@ -4,9 +4,9 @@ import math
 
 import tensorflow as tf
 
+from tfp_flowify.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import parameter, sum_last
-from tfp_flowify.distributions.augmentation import Code, SignedNormal, StandardNormal
+from tfp_flowify.core.checks import parameter, sum_last
 
 
 class Abs(FlowBijector):
@@ -33,14 +33,14 @@ class Abs(FlowBijector):
             inputs=[()], outputs=[()], noise=[Code((), dtype)], residuals=[Code((), dtype)], dtype=dtype, name=name
         )
 
-    def forward_and_log_det(self, x):
-        x, code = x
+    def forward_and_log_det(self, parts, context):
+        x, code = parts
         z = tf.abs(x)
         code, log_det = encode_choice(x >= 0, code, self._logit(z))
         return [z, code], log_det
 
-    def inverse_and_log_det(self, z):
-        z, code = z
+    def inverse_and_log_det(self, parts, context):
+        z, code = parts
         positive, code, log_det = decode_choice(code, self._logit(z))
         x = tf.where(positive, z, -z)
         return [tf.where(z >= 0, x, tf.cast(math.nan, z.dtype)), code], log_det
@@ -68,11 +68,11 @@ class ReLU(FlowBijector):
     Bayes' rule for a density of x that is flat on the scale of the noise. With noise zero it is exactly relu. Onto.
 
     Args:
-      shape: of the parameters: (), or say (channels,).
+      shape: Shape of the parameters: (), or say (channels,).
       log_noise_scale: log a, of that shape.
-      sign_logit, log_scale: of that shape, or functions of z that give one for each entry.
+      sign_logit, log_scale: Of that shape, or functions of z that give one for each entry.
 
-    >>> ReLU().network([-2.0, 2.0]).numpy().tolist()
+    >>> ReLU().without_noise([-2.0, 2.0]).numpy().tolist()
     [0.0, 2.0]
     """
 
@@ -92,16 +92,16 @@ class ReLU(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        x, noise, code = x
+    def forward_and_log_det(self, parts, context):
+        x, noise, code = parts
         positive = x >= 0
         z = tf.where(positive, x, noise * tf.exp(tf.convert_to_tensor(self.log_noise_scale)))
         below, rest = unfold_sign(-x * tf.exp(-self._at(self.log_scale, z)), code)
         code, log_det = encode_choice(positive, tf.where(positive, code, rest), self._logit(z), possible=z >= 0)
         return [z, tf.where(positive, noise, below), code], self._sum(log_det, positive, self._log_slope(z))
 
-    def inverse_and_log_det(self, z):
-        z, residual, code = z
+    def inverse_and_log_det(self, parts, context):
+        z, residual, code = parts
         positive, code, log_det = decode_choice(code, self._logit(z), possible=z >= 0)
         below, rest = fold_sign(residual, code)
         x = tf.where(positive, z, -below * tf.exp(self._at(self.log_scale, z)))

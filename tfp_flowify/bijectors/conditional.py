@@ -4,26 +4,26 @@ import math
 
 import tensorflow as tf
 
+from tfp_flowify import transforms
+from tfp_flowify.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
-from tfp_flowify.bijectors.checks import check_dtype, sum_last
 from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.bijectors.parts import Concatenate, Split
-from tfp_flowify.bijectors.transforms import Affine, Scale, Spline
-from tfp_flowify.distributions.augmentation import Code, SignedNormal, StandardNormal
+from tfp_flowify.core.checks import check_dtype, sum_over
 
 
 class Whiten(FlowBijector):
     """[given, dropped] -> [given, residual],  residual = T(dropped; conditioner(given)).
 
-    log_det = sum of the log-slopes of T.  Scoring the residual under N(0, I) is the paper's p_inv: with `Affine`,
+    log_det = sum of the log-slopes of T.  Scoring the residual under N(0, I) is the paper's p_inv: with `Standardize`,
     dropped ~ N(loc(given), scale(given)^2).
 
     Args:
-      given, shape: event shapes of the two parts.
-      conditioner: any function of `given` that gives `transform.size` numbers for each entry of `dropped`; or that
+      given, shape: Event shapes of the two parts.
+      conditioner: Any function of `given` that gives `transform.size` numbers for each entry of `dropped`; or that
         many without leading axes, for parameters that depend on nothing.
-      transform: the scalar function, see `tfp_flowify.bijectors.transforms`.
-      signed: whether the signs of `dropped` came from a `Code`; then the function must be odd.
+      transform: The scalar function T, see `tfp_flowify.transforms`; `Standardize()` by default.
+      signed: Whether the signs of `dropped` came from a `Code`; then the function must be odd.
 
     >>> whiten = Whiten((2,), (1,), conditioner=lambda given: 3.0 * given)  # loc and log-scale
     >>> [part.numpy().tolist() for part in whiten.forward([tf.constant([1.0, 0.0]), tf.constant([5.0])])]
@@ -32,11 +32,12 @@ class Whiten(FlowBijector):
 
     def __init__(self, given, shape, conditioner, transform=None, dtype=tf.float32, signed=False, name=None):
         self.conditioner = conditioner
-        self.transform = transform or (Scale() if signed else Affine())
+        self.transform = transform or transforms.Standardize(shift=not signed)
         if signed and not self.transform.is_odd:
             raise ValueError(
                 f"The signs of what is dropped here came from a code, so no density may depend on them. Received: "
-                f"{type(self.transform).__name__}, which is not odd. Use Scale, OddSpline or a Stack of them."
+                f"{type(self.transform).__name__}, which is not odd. Use Standardize(shift=False), Spline(odd=True) or "
+                "a Stack of them."
             )
         residual = (SignedNormal if signed else StandardNormal)(shape, dtype)
         super().__init__(inputs=[given, shape], outputs=[given], residuals=[residual], dtype=dtype, name=name)
@@ -45,19 +46,19 @@ class Whiten(FlowBijector):
     def keeps_signs(self) -> bool:
         return self.transform.is_odd
 
-    def forward_and_log_det(self, x):
-        given, dropped = x
-        residual, log_slope = self.transform.forward(dropped, self._parameters_at(given))
-        return [given, residual], self._sum(log_slope, dropped)
+    def forward_and_log_det(self, parts, context):
+        given, dropped = parts
+        residual, log_slope = self.transform.forward(dropped, self._parameters_at(given, context))
+        return [given, residual], sum_over(log_slope, self.inputs[1])
 
-    def inverse_and_log_det(self, z):
-        given, residual = z
-        dropped, log_slope = self.transform.inverse(residual, self._parameters_at(given))
-        return [given, dropped], self._sum(log_slope, residual)
+    def inverse_and_log_det(self, parts, context):
+        given, residual = parts
+        dropped, log_slope = self.transform.inverse(residual, self._parameters_at(given, context))
+        return [given, dropped], sum_over(log_slope, self.inputs[1])
 
-    def _parameters_at(self, given):
+    def _parameters_at(self, given, context):
         (given_shape, shape), size = self.inputs, self.transform.size
-        parameters = tf.convert_to_tensor(self.conditioner(given))
+        parameters = tf.convert_to_tensor(context.run(self.conditioner, given))
         check_dtype(f"The conditioner of {self.name}", parameters, given.dtype)
         batch_ndims = given.shape.rank - len(given_shape)
         leading = batch_ndims if parameters.shape.rank > batch_ndims else 0
@@ -69,20 +70,18 @@ class Whiten(FlowBijector):
             )
         return tf.reshape(parameters, tf.concat([tf.shape(parameters)[:leading], [*shape, size]], axis=0))
 
-    def _sum(self, log_slope, like):
-        return sum_last(tf.broadcast_to(log_slope, tf.shape(like)), len(self.inputs[1]))
-
 
 class Funnel(Graph):
-    """A layer whose dropped part is whitened given its output, by a network: the paper's `inverse="funnel"`.
+    """A layer whose dropped part has a density given its output, by a network: named after its shape, wide to narrow.
 
-    Without it, the layer's residual is what it drops: `inverse="multiscale"`, which adds no parameters.
+    The dropped part is whitened given the output. Without a `Funnel`, the layer's residual is what it drops, scored
+    under a standard normal: the multi-scale architecture, which adds no parameters.
 
         forward: [x, *noise] -> layer -> [z, dropped, ...] -> [z, ..., T(dropped; conditioner(z))]
 
     Args:
-      layer: a bijector with a residual; the first one is whitened, given the first output.
-      conditioner, transform: as for `Whiten`.
+      layer: A bijector with a residual; the first one is whitened, given the first output.
+      conditioner, transform: See `Whiten`.
 
     >>> from tfp_flowify.bijectors import Linear
     >>> funnel = Funnel(Linear.create(3, 2, seed=0), conditioner=lambda z: z)
@@ -107,8 +106,8 @@ class Funnel(Graph):
         )
 
 
-class Cascade(Graph):
-    """A layer whose dropped part leaves in steps, each whitened given the output and what has not left yet.
+class StagedFunnel(Graph):
+    """A layer whose dropped part leaves in stages, each whitened given the output and what has not left yet.
 
         forward: [x, *noise] -> layer -> [z, dropped],  dropped = [d_1, ..., d_k]
                  residual_i = T(d_i; conditioner_i([z, d_1, ..., d_(i-1)])),  for i = k, ..., 1
@@ -117,21 +116,21 @@ class Cascade(Graph):
     Shapes: vectors; the residuals leave in the order k, ..., 1.
 
     Args:
-      layer: a bijector of vectors with one output and one residual.
-      conditioners: one for each step, as for `Whiten`; the first sees z alone.
-      transform: as for `Whiten`.
+      layer: A bijector of vectors with one output and one residual.
+      conditioners: One for each stage, see `Whiten`; the first sees z alone.
+      transform: See `Whiten`.
 
     >>> from tfp_flowify.bijectors import Linear
-    >>> cascade = Cascade(Linear.create(5, 2, seed=0), [lambda z: tf.zeros([4]), lambda z: z[..., :2]])
-    >>> [tuple(part.shape) for part in cascade.forward(tf.ones([7, 5]))]
+    >>> funnel = StagedFunnel(Linear.create(5, 2, seed=0), [lambda z: tf.zeros([4]), lambda z: z[..., :2]])
+    >>> [tuple(part.shape) for part in funnel.forward(tf.ones([7, 5]))]
     [(7, 2), (7, 1), (7, 2)]
     """
 
     def __init__(self, layer, conditioners, transform=None, name=None):
-        check_layer(layer, "Cascade")
+        check_layer(layer, "StagedFunnel")
         self.layer, dtype = layer, layer.dtype
         (units,), (dropped,) = layer.outputs[0], layer.residuals[0].event_shape
-        sizes = step_sizes(dropped, len(conditioners))
+        sizes = stage_sizes(dropped, len(conditioners))
         nodes, features = [], units + dropped
         for i, (size, conditioner) in enumerate(zip(reversed(sizes), reversed(conditioners), strict=True)):
             split = Split(features, features - size, dtype)
@@ -145,19 +144,19 @@ class Cascade(Graph):
             ],
             inputs={"x": layer.inputs[0]},
             outputs=(f"h{len(sizes)}",),
-            name=name or f"Cascade_{layer.name}",
+            name=name or f"StagedFunnel_{layer.name}",
         )
 
 
-def step_sizes(dropped: int, steps: int) -> list:
-    """How many values leave in each of so many steps: as equal as can be.
+def stage_sizes(dropped: int, stages: int) -> list:
+    """How many values leave in each stage: as equal as can be.
 
-    >>> step_sizes(5, 2)
+    >>> stage_sizes(5, 2)
     [3, 2]
     """
-    if not 1 <= steps <= dropped:
-        raise ValueError(f"{dropped} dropped values leave in 1 to {dropped} steps. Received: steps={steps}")
-    return [dropped // steps + (i < dropped % steps) for i in range(steps)]
+    if not 1 <= stages <= dropped:
+        raise ValueError(f"{dropped} dropped values leave in 1 to {dropped} stages. Received: stages={stages}")
+    return [dropped // stages + (i < dropped % stages) for i in range(stages)]
 
 
 class Coupling(Graph):
@@ -168,13 +167,14 @@ class Coupling(Graph):
     Shapes: (..., n) -> (..., n). On images it splits the channels, and a convolutional conditioner sees all pixels.
 
     Args:
-      features: n.
-      conditioner: gives `transform.size` numbers for each transformed feature.
-      kept: how many features are kept; half of them by default.
-      swap: keep the last ones and transform the first.
-      transform: `Spline()` by default.
+      features: Number of features, n.
+      conditioner: Gives `transform.size` numbers for each transformed feature.
+      kept: Number of features that are kept; half of them by default.
+      swap: Whether to keep the last ones and transform the first.
+      transform: `transforms.Spline()` by default.
 
-    >>> Coupling(2, lambda a: tf.concat([a, 0 * a], axis=-1), transform=Affine()).forward([1.0, 5.0]).numpy().tolist()
+    >>> shift = Coupling(2, lambda a: tf.concat([a, 0 * a], axis=-1), transform=transforms.Standardize())
+    >>> shift.forward([1.0, 5.0]).numpy().tolist()
     [1.0, 4.0]
     """
 
@@ -185,7 +185,9 @@ class Coupling(Graph):
         self.conditioner = conditioner
         sizes = [features - kept, kept] if swap else [kept, features - kept]
         given, changed = ("second", "first") if swap else ("first", "second")
-        whiten = Whiten((kept,), (features - kept,), conditioner, transform or Spline(), dtype, name="Coupled")
+        whiten = Whiten(
+            (kept,), (features - kept,), conditioner, transform or transforms.Spline(), dtype, name="Coupled"
+        )
         super().__init__(
             [
                 Node(Split(features, sizes[0], dtype), ("x",), ("first", "second")),

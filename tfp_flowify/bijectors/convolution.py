@@ -5,14 +5,16 @@ import numbers
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import check_layer
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.linear import Linear
 from tfp_flowify.bijectors.padding import Pad
-from tfp_flowify.bijectors.parts import Reshape
 from tfp_flowify.bijectors.unfold import Unfold
 from tfp_flowify.math.patches import Patches
+
+tfb = tfp.bijectors
 
 
 class Conv2D(Sequential):
@@ -26,10 +28,11 @@ class Conv2D(Sequential):
 
     Args:
       image_shape: (h, w, c).
-      linear: a bijector (kernel * c,) -> (filters,): `Linear`, or `Funnel` of one.
-      kernel_size, strides: a number or a pair.
+      linear: A bijector (kernel * c,) -> (filters,): `Linear`, or `Funnel` of one.
+      kernel_size, strides: A number or a pair.
       padding: "valid" or "same".
-      log_noise_scale: log a of the repetition, a scalar; log_pad_scale: that of the border.
+      log_noise_scale: log a of the repetition, a scalar.
+      log_pad_scale: log a of the border, a scalar.
       noise: "normal" or "uniform".
 
     >>> conv = Conv2D((4, 4, 1), Linear.create(4, 2, seed=0), kernel_size=2, strides=2)
@@ -107,15 +110,15 @@ class OverSequence(Sequential):
     """A layer for images as one for sequences: (..., length, channels) is an image of width one.
 
     >>> conv = OverSequence(Conv2D((6, 1, 1), Linear.create(2, 2, seed=0), kernel_size=(2, 1), strides=(2, 1)))
-    >>> conv.network(tf.ones([5, 6, 1])).shape.as_list()
+    >>> conv.without_noise(tf.ones([5, 6, 1])).shape.as_list()
     [5, 3, 2]
     """
 
     def __init__(self, layer, name=None):
         self.layer = layer
-        (length, _, channels), (steps, _, filters) = layer.inputs[0], layer.outputs[0]
+        (length, _, channels), (length_out, _, filters) = image, image_out = layer.inputs[0], layer.outputs[0]
         super().__init__(
-            [Reshape((length, channels), (length, 1, channels)), layer, Reshape((steps, 1, filters), (steps, filters))],
+            [tfb.Reshape(image, (length, channels)), layer, tfb.Reshape((length_out, filters), image_out)],
             event_shape=(length, channels),
             name=name or layer.name,
         )
@@ -126,11 +129,12 @@ class Conv1D(OverSequence):
 
     Args:
       sequence_shape: (length, channels).
-      linear: a bijector (kernel_size * channels,) -> (filters,).
-      kernel_size, strides: numbers. The rest as for `Conv2D`.
+      linear: A bijector (kernel_size * channels,) -> (filters,).
+      kernel_size, strides: Numbers.
+      **kwargs: See `Conv2D`.
 
     >>> conv = Conv1D((6, 1), Linear.create(2, 2, seed=0), kernel_size=2, strides=2)
-    >>> conv.network(tf.ones([5, 6, 1])).shape.as_list()
+    >>> conv.without_noise(tf.ones([5, 6, 1])).shape.as_list()
     [5, 3, 2]
     """
 

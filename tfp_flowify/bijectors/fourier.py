@@ -5,9 +5,9 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.augmentation import StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import check_dtype, parameter
-from tfp_flowify.distributions.augmentation import StandardNormal
+from tfp_flowify.core.checks import check_dtype, parameter
 from tfp_flowify.math.expm import expm
 
 
@@ -68,21 +68,21 @@ class FourierConv2D(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        turned = _apply(self._unitary(self.right), self._to_frequencies(x))
+    def forward_and_log_det(self, parts, context):
+        turned = _apply(self._unitary(self.right), self._to_frequencies(parts[0]))
         kept, dropped = turned[..., : self.filters], turned[..., self.filters :]
         z = self._to_image(_apply(self._unitary(self.left), kept * self._singular(1)))
         z = z if self.bias is None else z + self.bias
-        return [z, self._to_image(dropped)] if self.residuals else z, self._log_det()
+        return [z, self._to_image(dropped)] if self.residuals else [z], self._log_det()
 
-    def inverse_and_log_det(self, z):
-        image = z[0] if self.residuals else z
+    def inverse_and_log_det(self, parts, context):
+        image, *dropped = parts
         image = image if self.bias is None else image - self.bias
         left, right = self._unitary(self.left), self._unitary(self.right)
         turned = _apply(tf.linalg.adjoint(left), self._to_frequencies(image)) * self._singular(-1)
-        if self.residuals:
-            turned = tf.concat([turned, self._to_frequencies(z[1])], axis=-1)
-        return self._to_image(_apply(tf.linalg.adjoint(right), turned)), -self._log_det()
+        if dropped:
+            turned = tf.concat([turned, self._to_frequencies(*dropped)], axis=-1)
+        return [self._to_image(_apply(tf.linalg.adjoint(right), turned))], -self._log_det()
 
     @property
     def kernel(self):
@@ -90,7 +90,7 @@ class FourierConv2D(FlowBijector):
         channels = self.inputs[0][-1]
         pulses = np.zeros([channels, *self.inputs[0]])
         pulses[np.arange(channels), 0, 0, np.arange(channels)] = 1
-        response = self.network(tf.constant(pulses, self.dtype))
+        response = self.without_noise(tf.constant(pulses, self.dtype))
         return tf.transpose(response if self.bias is None else response - self.bias, [1, 2, 0, 3])
 
     def _unitary(self, kernel):

@@ -1,19 +1,21 @@
 """Layers put together: a graph of bijectors is a bijector, with all their noise and all their residuals."""
 
+import itertools
 from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.bijectors.base import FlowBijector, Wrapped
-from tfp_flowify.bijectors.checks import as_list, as_shape, bundle, event_shapes, sum_over, swap_shapes
-from tfp_flowify.distributions.augmentation import Code, SignedNormal
+from tfp_flowify.augmentation import Code, SignedNormal
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.binding import bind
+from tfp_flowify.core.checks import as_shape
 
 tfb = tfp.bijectors
 
 
 class Node(NamedTuple):
-    """A bijector and the wires it joins, by name.
+    """A bijector in a graph, and the names of the wires that it joins.
 
     `outputs` names the parts that go on. Residuals may be named too, behind them: then another node can take them;
     residuals without a name leave the graph.
@@ -26,6 +28,17 @@ class Node(NamedTuple):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
+    @property
+    def named_residuals(self) -> dict:
+        """The residuals that another node takes, by the name of their wire."""
+        names = self.outputs[len(self.bijector.outputs) :]
+        return dict(zip(names, self.bijector.residuals, strict=False))
+
+    @property
+    def loose_residuals(self) -> list:
+        """The residuals that leave the graph."""
+        return self.bijector.residuals[len(self.named_residuals) :]
+
 
 class Graph(FlowBijector):
     """A directed acyclic graph of bijectors, each node fed by wires of earlier ones.
@@ -36,8 +49,8 @@ class Graph(FlowBijector):
 
     Args:
       nodes: `Node`s, each after those it depends on. TFP's own bijectors may stand in them as they are.
-      inputs: event shape of each input wire, by name.
-      outputs: names of the output wires.
+      inputs: Event shape of each input wire, by name.
+      outputs: Names of the output wires.
 
     >>> from tfp_flowify.bijectors import Duplicate, LeakyReLU, Sum
     >>> graph = Graph(
@@ -54,22 +67,21 @@ class Graph(FlowBijector):
     """
 
     def __init__(self, nodes, inputs: dict, outputs, name=None):
-        outputs = _names(outputs)
-        self._input_names, self._output_names = tuple(inputs), outputs
-        self.steps, open_wires = _connect(nodes, inputs)
-        _check_ends(open_wires, outputs)
+        self._input_names, self._output_names = tuple(inputs), _names(outputs)
+        self.nodes, open_wires = _connect(nodes, inputs)
+        _check_ends(open_wires, self._output_names)
         super().__init__(
             inputs=inputs.values(),
-            outputs=[open_wires[wire] for wire in outputs],
-            noise=[d for step in self.steps for d in step.noise],
-            residuals=[d for step in self.steps for d in step.residuals],
+            outputs=[open_wires[wire] for wire in self._output_names],
+            noise=[d for node in self.nodes for d in node.bijector.noise],
+            residuals=[d for node in self.nodes for d in node.loose_residuals],
             dtype=_common_dtype(self.bijectors),
             name=name,
         )
 
     @property
     def bijectors(self) -> list:
-        return [step.bijector for step in self.steps]
+        return [node.bijector for node in self.nodes]
 
     @property
     def is_onto(self) -> bool:
@@ -78,41 +90,39 @@ class Graph(FlowBijector):
     @property
     def levels(self) -> int | None:
         wire = self._input_names[0]
-        for step in self.steps:
-            if wire in step.inputs and not step.bijector.only_moves:
-                return step.bijector.levels
-            if wire in step.inputs:
-                wire = step.outputs[0]
+        for node in self.nodes:
+            if wire in node.inputs and not node.bijector.only_moves:
+                return node.bijector.levels
+            if wire in node.inputs:
+                wire = node.outputs[0]
         return None
 
-    def forward_and_log_det(self, x):
-        return self.walk(x, lambda step, parts: step.forward(parts))
+    def forward_and_log_det(self, parts, context):
+        return self.walk(parts, lambda bijector, taken: bijector.forward_and_log_det(taken, context))
 
-    def walk(self, x, run):
-        """Goes forward step by step, each taken by `run(step, parts) -> (parts, log_det)`."""
-        parts, residuals, log_dets = as_list(x), [], []
-        wires = dict(zip(self._input_names, parts, strict=False))
-        noise = iter(parts[len(wires) :])
-        for step in self.steps:
-            taken = [wires.pop(wire) for wire in step.inputs] + [next(noise) for _ in step.noise]
-            given, log_det = run(step, taken)
-            wires.update(zip(step.outputs, given, strict=False))
-            residuals += given[len(step.outputs) :]
-            log_dets.append(log_det)
-        return bundle([wires[wire] for wire in self._output_names] + residuals), _total(log_dets)
+    def inverse_and_log_det(self, parts, context):
+        return self.walk(parts, lambda bijector, taken: bijector.inverse_and_log_det(taken, context), backward=True)
 
-    def inverse_and_log_det(self, z):
-        parts, noise, log_dets = as_list(z), [], []
-        wires = dict(zip(self._output_names, parts, strict=False))
-        residuals = parts[len(wires) :]
-        for step in reversed(self.steps):
-            split = len(residuals) - len(step.residuals)
-            taken = [wires.pop(wire) for wire in step.outputs] + residuals[split:]
-            given, log_det = step.inverse(taken)
-            wires.update(zip(step.inputs, given, strict=False))
-            residuals, noise = residuals[:split], given[len(step.inputs) :] + noise
+    def walk(self, parts, run, backward=False):
+        """Goes through all nodes, each taken by `run(bijector, parts) -> (parts, log_det)`.
+
+        Backward, wires and loose parts change their roles: residuals come in, noise goes out.
+        """
+        entry, exit_ = self._input_names, self._output_names
+        sides = [(node.inputs, len(node.bijector.noise), node.outputs) for node in self.nodes]
+        if backward:
+            entry, exit_ = exit_, entry
+            sides = [(node.outputs, len(node.loose_residuals), node.inputs) for node in self.nodes]
+        wires, loose = dict(zip(entry, parts, strict=False)), iter(parts[len(entry) :])
+        loose_in = [list(itertools.islice(loose, count)) for _, count, _ in sides]
+        loose_out, log_dets = [[] for _ in sides], []
+        for i in range(len(sides))[:: -1 if backward else 1]:
+            taken, _, given = sides[i]
+            results, log_det = run(self.nodes[i].bijector, [wires.pop(wire) for wire in taken] + loose_in[i])
+            wires.update(zip(given, results, strict=False))
+            loose_out[i] = results[len(given) :]
             log_dets.append(log_det)
-        return bundle([wires[wire] for wire in self._input_names] + noise), _total(log_dets)
+        return [wires[wire] for wire in exit_] + list(itertools.chain(*loose_out)), _total(log_dets)
 
 
 class Sequential(Graph):
@@ -121,10 +131,10 @@ class Sequential(Graph):
         forward:  [x, *noise] -> [z, *residuals],  both in layer order.
 
     Args:
-      bijectors: with one input and one output each, beside noise and residuals.
-      event_shape: of x; may be left out where the first layer knows it.
+      bijectors: With one input and one output each, beside noise and residuals.
+      event_shape: Shape of x; may be left out where the first layer knows it.
 
-    >>> net = Sequential([Sequential([tfb.Scale(2.0)], (3,)), tfb.Shift(1.0)])
+    >>> net = Sequential([tfb.Scale(2.0), tfb.Shift(1.0)], event_shape=(3,))
     >>> net.forward(tf.zeros([3])).numpy().tolist()
     [1.0, 1.0, 1.0]
     """
@@ -143,90 +153,66 @@ class Sequential(Graph):
         super().__init__(nodes, inputs={"h0": event_shape}, outputs=(f"h{len(nodes)}",), name=name)
 
 
-class _Step(tf.Module):
-    """A node whose shapes are known: what it takes and gives, and what it runs on."""
-
-    def __init__(self, node, shapes):
-        super().__init__()
-        bijector = node.bijector if isinstance(node.bijector, FlowBijector) else Wrapped(node.bijector, shapes[0])
-        self.bijector, self.inputs, self.outputs = bijector, _names(node.inputs), _names(node.outputs)
-        self.prefix = self._leading_axes(shapes)
-        self.noise = self._tile(bijector.noise)
-        residuals, named = self._tile(bijector.residuals), len(self.outputs) - len(bijector.outputs)
-        if not 0 <= named <= len(residuals):
-            raise ValueError(
-                f"{bijector.name} gives {len(bijector.outputs)} output(s) and {len(residuals)} residual(s). "
-                f"Received: outputs={self.outputs}"
-            )
-        if any(isinstance(d, Code) for d in residuals[:named]):
-            raise ValueError(
-                f"{bijector.name} has a Code among the residuals named in outputs={self.outputs}. "
-                "A code must leave the graph as it is: no density may depend on it."
-            )
-        names = self.outputs[len(bijector.outputs) :]
-        self.signed = [n for n, d in zip(names, residuals, strict=False) if isinstance(d, SignedNormal)]
-        self.residuals = residuals[named:]
-        shapes_out = [(*self.prefix, *shape) for shape in bijector.outputs] + event_shapes(residuals[:named])
-        self.output_shapes = dict(zip(self.outputs, shapes_out, strict=True))
-
-    def _leading_axes(self, shapes):
-        """The axes of the event that the bijector treats as independent: those it does not need."""
-        least = self.bijector.inputs
-        if len(least) != len(shapes):
-            raise ValueError(f"{self.bijector.name} takes {len(least)} input(s). Received: inputs={self.inputs}")
-        swap_shapes(self.bijector, shapes, least, [])
-        return shapes[0][: len(shapes[0]) - len(least[0])]
-
-    def _tile(self, distributions):
-        return [d.tile(self.prefix) for d in distributions] if self.prefix else list(distributions)
-
-    def forward(self, parts):
-        z, log_det = self.bijector.forward_and_log_det(bundle(parts))
-        return as_list(z), sum_over(tf.convert_to_tensor(log_det), self.prefix)
-
-    def inverse(self, parts):
-        x, log_det = self.bijector.inverse_and_log_det(bundle(parts))
-        return as_list(x), sum_over(tf.convert_to_tensor(log_det), self.prefix)
-
-
 def _total(log_dets):
     """Their sum; those of rotations and the like, zero whatever comes, are left out of graphs to keep them small."""
+    log_dets = [tf.convert_to_tensor(log_det) for log_det in log_dets]
     if not tf.executing_eagerly():
         log_dets = [x for x in log_dets if x.shape.rank or tf.get_static_value(x) != 0] or log_dets[:1]
     return sum(log_dets[1:], start=log_dets[0])
 
 
 def _connect(nodes, inputs):
-    """The steps of a graph, and the shapes of the wires that stay open behind the last one."""
-    steps, wires, signed = [], {wire: as_shape(shape) for wire, shape in inputs.items()}, set()
-    for node in nodes:
-        node = node._replace(inputs=_names(node.inputs), outputs=_names(node.outputs))
-        for wire in node.inputs:
-            if wire not in wires or node.inputs.count(wire) > 1:
-                raise ValueError(
-                    f"{node.bijector.name} takes the wire {wire!r}, which is not there or used already. "
-                    f"There are: {sorted(wires)}. To use a value twice, put Duplicate behind it."
-                )
-        steps.append(_Step(node, [wires.pop(wire) for wire in node.inputs]))
-        if signed.intersection(node.inputs) and not steps[-1].bijector.keeps_signs:
+    """Nodes whose bijectors know their shapes, and the shapes of the wires that stay open behind the last one."""
+    connected, wires, signed = [], {wire: as_shape(shape) for wire, shape in inputs.items()}, set()
+    for given in nodes:
+        node = given._replace(inputs=_names(given.inputs), outputs=_names(given.outputs))
+        _check_inputs(node, wires)
+        node = node._replace(bijector=bind(node.bijector, *(wires.pop(wire) for wire in node.inputs)))
+        _check_residuals(node)
+        if signed.intersection(node.inputs) and not node.bijector.keeps_signs:
             raise ValueError(
                 f"{node.bijector.name} takes {sorted(signed.intersection(node.inputs))}, whose signs came from a code: "
                 "no density may depend on them. Only Whiten with an odd transform may take them."
             )
-        signed = signed.difference(node.inputs).union(steps[-1].signed)
+        signed -= set(node.inputs)
+        signed |= {wire for wire, d in node.named_residuals.items() if isinstance(d, SignedNormal)}
         taken = [wire for wire in node.outputs if wire in wires]
         if taken or len(set(node.outputs)) < len(node.outputs):
             raise ValueError(
                 f"{node.bijector.name} needs new names for its outputs. Received: outputs={node.outputs}, "
                 f"of which these wires are open: {taken}"
             )
-        wires.update(steps[-1].output_shapes)
-    return steps, wires
+        wires.update(zip(node.outputs, node.bijector.shapes_out, strict=False))
+        connected.append(node)
+    return connected, wires
 
 
 def _names(wires) -> tuple:
     """Names of wires; a lone one may be given as it is."""
     return (wires,) if isinstance(wires, str) else tuple(wires)
+
+
+def _check_inputs(node, wires):
+    for wire in node.inputs:
+        if wire not in wires or node.inputs.count(wire) > 1:
+            raise ValueError(
+                f"{node.bijector.name} takes the wire {wire!r}, which is not there or used already. "
+                f"There are: {sorted(wires)}. To use a value twice, put Duplicate behind it."
+            )
+
+
+def _check_residuals(node):
+    bijector, named = node.bijector, len(node.outputs) - len(node.bijector.outputs)
+    if not 0 <= named <= len(bijector.residuals):
+        raise ValueError(
+            f"{bijector.name} gives {len(bijector.outputs)} output(s) and {len(bijector.residuals)} residual(s). "
+            f"Received: outputs={node.outputs}"
+        )
+    if any(isinstance(d, Code) for d in node.named_residuals.values()):
+        raise ValueError(
+            f"{bijector.name} has a Code among the residuals named in outputs={node.outputs}. "
+            "A code must leave the graph as it is: no density may depend on it."
+        )
 
 
 def _check_ends(open_wires, outputs):

@@ -4,17 +4,17 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import Elementwise
-from tfp_flowify.bijectors.checks import check_dtype, parameter
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.orthogonal import Orthogonal, orthogonal, random_orthogonal
 from tfp_flowify.bijectors.parts import Split, Widen
+from tfp_flowify.core.checks import check_dtype, parameter
 
 
 class Diagonal(Elementwise):
     """z = sign x exp(log_scale) + shift, entry by entry;  log_det = sum(log_scale).
 
     Args:
-      log_scale, shift: of the shape of the event, or () for one number for all entries; one may be left out.
+      log_scale, shift: Of the shape of the event, or () for one number for all entries; one may be left out.
       sign: +1 or -1 of the same shape, fixed; +1 if left out.
 
     >>> Diagonal(log_scale=[0.0, 0.0], shift=[1.0, 2.0]).forward([1.0, 1.0]).numpy().tolist()
@@ -36,18 +36,18 @@ class Diagonal(Elementwise):
         self.sign = sign
         super().__init__(given.shape, given.dtype, name)
 
-    def forward_and_log_det(self, x):
-        return self._scale(x, 1) + (0 if self.shift is None else self.shift), self._log_det(x.dtype)
+    def forward_and_log_slope(self, x, context):
+        return self._scale(x, 1) + (0 if self.shift is None else self.shift), self._log_slope()
 
-    def inverse_and_log_det(self, z):
-        return self._scale(z if self.shift is None else z - self.shift, -1), -self._log_det(z.dtype)
+    def inverse_and_log_slope(self, z, context):
+        return self._scale(z if self.shift is None else z - self.shift, -1), -self._log_slope()
 
     def _scale(self, x, power):
         x = x if self.sign is None else x * self.sign
         return x if self.log_scale is None else x * tf.exp(power * tf.convert_to_tensor(self.log_scale))
 
-    def _log_det(self, dtype):
-        return tf.zeros([], dtype) if self.log_scale is None else self.sum_event(tf.convert_to_tensor(self.log_scale))
+    def _log_slope(self):
+        return tf.zeros([], self.dtype) if self.log_scale is None else tf.convert_to_tensor(self.log_scale)
 
 
 class Linear(Sequential):
@@ -63,15 +63,15 @@ class Linear(Sequential):
     given z. For more, the inverse is the Moore-Penrose pseudoinverse. Mate et al. 2022, section 3.1.
 
     Args:
-      right: U, an `Orthogonal` of size n.
-      log_singular: logarithms of the singular values, as many as the smaller of n and m.
-      left: V, an `Orthogonal` of size m.
+      right: U, an orthogonal layer of size n: `Expm`, `Cayley` or `Householder`.
+      log_singular: Logarithms of the singular values, as many as the smaller of n and m.
+      left: V, an orthogonal layer of size m.
       bias: (m,), or None.
       log_noise_scale: log a for more units, a scalar or (m - n,).
       noise: "normal" or "uniform".
 
     >>> layer = Linear.from_weights([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], bias=[0.5, 0.5])
-    >>> layer.network([1.0, 1.0, 1.0]).numpy().round(5).tolist()
+    >>> layer.without_noise([1.0, 1.0, 1.0]).numpy().round(5).tolist()
     [1.5, 2.5]
     """
 

@@ -7,9 +7,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import parameter
-from tfp_flowify.bijectors.prepared import Prepared
+from tfp_flowify.bijectors.context import Context, Prepared
+from tfp_flowify.core.checks import parameter
 from tfp_flowify.math.expm import expm
+
+PLAIN = Context()
 
 
 class Orthogonal(FlowBijector):
@@ -21,31 +23,31 @@ class Orthogonal(FlowBijector):
     [1.0, 2.0, 3.0]
     """
 
-    def __init__(self, size, dtype, base=None):
+    def __init__(self, size, dtype, start=None):
         self.size = int(size)
-        self.base = base if base is None else parameter(base, f"{type(self).__name__} base", (size, size))
+        self.start = start if start is None else parameter(start, f"{type(self).__name__} start", (size, size))
         super().__init__(inputs=[(self.size,)], outputs=[(self.size,)], dtype=dtype)
 
-    def matrix(self):
+    def matrix(self, context: Context = PLAIN):
         """Q as a dense (n, n) tensor."""
-        raise NotImplementedError(f"{type(self).__name__} must define matrix().")
+        raise NotImplementedError(f"{type(self).__name__} must define matrix(context).")
 
-    def forward_and_log_det(self, x):
-        return multiply(x, self.matrix(), transpose=True), tf.zeros([], x.dtype)
+    def forward_and_log_det(self, parts, context):
+        return [multiply(parts[0], self.matrix(context), transpose=True)], tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, z):
-        return multiply(z, self.matrix()), tf.zeros([], z.dtype)
+    def inverse_and_log_det(self, parts, context):
+        return [multiply(parts[0], self.matrix(context))], tf.zeros([], self.dtype)
 
 
 class Expm(Prepared, Orthogonal):
-    """Q = base exp(A), A skew-symmetric: the paper's parametrisation, from a fixed base.
+    """Q = start exp(A), A skew-symmetric: the paper's parametrisation, from a fixed start.
 
-    With A = 0 it starts at the base: a random one makes the start Haar-random, a given one is taken over exactly, with
-    determinant -1 as well as 1, and the exponential is evaluated near zero, where it is cheap.
+    With A = 0, Q is the start: a random one makes Q Haar-random, a given one is taken over exactly, with determinant -1
+    as well as 1, and the exponential is evaluated near zero, where it is cheap.
 
     Args:
-      skew: the n (n - 1) / 2 entries of A below the diagonal.
-      base: an orthogonal (n, n) matrix, or None for the identity.
+      skew: The n (n - 1) / 2 entries of A below the diagonal.
+      start: An orthogonal (n, n) matrix, or None for the identity.
 
     Cost: O(n^3) for the matrix, O(n^2) a vector.
 
@@ -53,9 +55,9 @@ class Expm(Prepared, Orthogonal):
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
 
-    def __init__(self, skew, base=None):
+    def __init__(self, skew, start=None):
         self.skew = parameter(skew, f"{type(self).__name__} skew", (None,))
-        super().__init__(_size_from_triangle(self.skew.shape[0]), self.skew.dtype, base)
+        super().__init__(_size_from_triangle(self.skew.shape[0]), self.skew.dtype, start)
 
     @classmethod
     def from_matrix(cls, matrix, dtype=tf.float32):
@@ -64,8 +66,8 @@ class Expm(Prepared, Orthogonal):
         entries = len(matrix) * (len(matrix) - 1) // 2
         return cls(tf.Variable(tf.zeros([entries], dtype), name="skew"), tf.constant(matrix, dtype))
 
-    def matrix(self):
-        return self.prepared()
+    def matrix(self, context=PLAIN):
+        return context.prepared_for(self)
 
     @property
     def batch_key(self):
@@ -76,15 +78,15 @@ class Expm(Prepared, Orthogonal):
     def prepare_batch(cls, layers):
         """The matrices: blocks of larger ones, with zeros for A around them."""
         if len(layers) == 1:  # A wide one, whose n^2 indices would swell the graph.
-            return [layers[0]._from_base(cls.rotation_of(skew_symmetric(layers[0].skew)))]
+            return [layers[0]._from_start(cls.rotation_of(skew_symmetric(layers[0].skew)))]
         rotations = cls.rotation_of(skew_symmetric_batch([layer.skew for layer in layers]))
         return [
-            layer._from_base(r[: layer.size, : layer.size])
+            layer._from_start(r[: layer.size, : layer.size])
             for layer, r in zip(layers, tf.unstack(rotations), strict=True)
         ]
 
-    def _from_base(self, rotation):
-        return rotation if self.base is None else tf.convert_to_tensor(self.base) @ rotation
+    def _from_start(self, rotation):
+        return rotation if self.start is None else tf.convert_to_tensor(self.start) @ rotation
 
     @staticmethod
     def rotation_of(skew):
@@ -93,9 +95,9 @@ class Expm(Prepared, Orthogonal):
 
 
 class Cayley(Expm):
-    """Q = base (I - A)^-1 (I + A), A skew-symmetric: one linear solve in place of an exponential.
+    """Q = start (I - A)^-1 (I + A), A skew-symmetric: one linear solve in place of an exponential.
 
-    It reaches every rotation of the base without an eigenvalue -1. Arguments and starts are those of `Expm`.
+    It reaches every rotation of the start without an eigenvalue -1. Arguments and starts are those of `Expm`.
 
     Cost: O(n^3) for the matrix, O(n^2) a vector.
 
@@ -110,20 +112,20 @@ class Cayley(Expm):
 
 
 class Householder(Orthogonal):
-    """Q = base H_1 ... H_k, each H_i = I - 2 v_i v_i^T / |v_i|^2 a reflection: for wide layers.
+    """Q = start H_1 ... H_k, each H_i = I - 2 v_i v_i^T / |v_i|^2 a reflection: for wide layers.
 
     The product is never formed. In compact form it is I - V^T T V with V the (k, n) matrix of vectors and
     T^-1 = triu(V V^T, 1) + diag(V V^T) / 2, so that it costs O(n k) a vector and O(n k^2 + k^3) a step.
 
     Args:
       vectors: (k, n), k at most n; their lengths do not matter.
-      base: an orthogonal (n, n) matrix, or None for the identity, which alone keeps the cost at O(n k).
+      start: An orthogonal (n, n) matrix, or None for the identity, which alone keeps the cost at O(n k).
 
     >>> Householder(tf.constant([[1.0, 0.0]])).matrix().numpy().tolist()
     [[-1.0, 0.0], [0.0, 1.0]]
     """
 
-    def __init__(self, vectors, base=None):
+    def __init__(self, vectors, start=None):
         self.vectors = parameter(vectors, "Householder vectors", (None, None))
         count, size = self.vectors.shape
         if count > size:
@@ -133,33 +135,34 @@ class Householder(Orthogonal):
             )
         if tf.executing_eagerly() and not np.all(np.any(np.asarray(self.vectors) != 0, axis=1)):
             raise ValueError(f"A reflection needs a vector other than zero. Received: vectors={self.vectors}")
-        super().__init__(size, self.vectors.dtype, base)
+        super().__init__(size, self.vectors.dtype, start)
 
     @classmethod
     def from_matrix(cls, matrix, dtype=tf.float32, reflections=None, seed=0):
         """Starts at the given orthogonal matrix, with a trainable variable.
 
         By default it is factored into n reflections, or n - 1 where its determinant is not that of n of them. With
-        fewer, the vectors are random, and a base makes up the difference.
+        fewer, the vectors are random, and the start makes up the difference.
         """
         matrix = check_orthogonal(matrix)
         if reflections is None:
             return cls(tf.Variable(_reflection_vectors(matrix), dtype=dtype, name="vectors"))
         vectors = np.random.default_rng(seed).normal(size=(reflections, len(matrix)))
-        start = cls(vectors).matrix().numpy()
-        return cls(tf.Variable(vectors, dtype=dtype, name="vectors"), tf.constant(matrix @ start.T, dtype))
+        reflected = cls(vectors).matrix().numpy()
+        return cls(tf.Variable(vectors, dtype=dtype, name="vectors"), tf.constant(matrix @ reflected.T, dtype))
 
-    def matrix(self):
-        return tf.transpose(self.forward_and_log_det(tf.eye(self.size, dtype=self.dtype))[0])
+    def matrix(self, context=PLAIN):
+        (columns,), _ = self.forward_and_log_det([tf.eye(self.size, dtype=self.dtype)], context)
+        return tf.transpose(columns)
 
-    def forward_and_log_det(self, x):
-        z = self._reflect(x, adjoint=False)
-        z = z if self.base is None else multiply(z, tf.convert_to_tensor(self.base), transpose=True)
-        return z, tf.zeros([], x.dtype)
+    def forward_and_log_det(self, parts, context):
+        z = self._reflect(parts[0], adjoint=False)
+        z = z if self.start is None else multiply(z, tf.convert_to_tensor(self.start), transpose=True)
+        return [z], tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, z):
-        x = z if self.base is None else multiply(z, tf.convert_to_tensor(self.base))
-        return self._reflect(x, adjoint=True), tf.zeros([], z.dtype)
+    def inverse_and_log_det(self, parts, context):
+        x = parts[0] if self.start is None else multiply(parts[0], tf.convert_to_tensor(self.start))
+        return [self._reflect(x, adjoint=True)], tf.zeros([], self.dtype)
 
     def _reflect(self, x, adjoint):
         vectors = tf.math.l2_normalize(self.vectors, axis=1)

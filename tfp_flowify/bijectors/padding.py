@@ -4,9 +4,9 @@ import math
 
 import tensorflow as tf
 
+from tfp_flowify.augmentation import StandardNormal, standard_noise
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import parameter
-from tfp_flowify.distributions.augmentation import StandardNormal, standard_noise
+from tfp_flowify.core.checks import parameter
 
 
 class Pad(FlowBijector):
@@ -25,7 +25,7 @@ class Pad(FlowBijector):
       noise: "normal" or "uniform".
 
     >>> pad = Pad((1, 1, 1), ((0, 0), (1, 1)))
-    >>> pad.network(tf.ones([1, 1, 1])).numpy().flatten().tolist()
+    >>> pad.without_noise(tf.ones([1, 1, 1])).numpy().flatten().tolist()
     [0.0, 1.0, 0.0]
     """
 
@@ -40,13 +40,13 @@ class Pad(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        image, noise = x
+    def forward_and_log_det(self, parts, context):
+        image, noise = parts
         log_scale = tf.convert_to_tensor(self.log_noise_scale)
-        return self.frame.join(image, noise * tf.exp(log_scale)), math.prod(self.frame.border) * log_scale
+        return [self.frame.join(image, noise * tf.exp(log_scale))], math.prod(self.frame.border) * log_scale
 
-    def inverse_and_log_det(self, z):
-        image, border = self.frame.cut(z)
+    def inverse_and_log_det(self, parts, context):
+        image, border = self.frame.cut(parts[0])
         log_scale = tf.convert_to_tensor(self.log_noise_scale)
         return [image, border * tf.exp(-log_scale)], -math.prod(self.frame.border) * log_scale
 
@@ -78,11 +78,11 @@ class Crop(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        return self.frame.cut(x), tf.zeros([], x.dtype)
+    def forward_and_log_det(self, parts, context):
+        return self.frame.cut(parts[0]), tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, z):
-        return self.frame.join(*z), tf.zeros([], z[0].dtype)
+    def inverse_and_log_det(self, parts, context):
+        return [self.frame.join(*parts)], tf.zeros([], self.dtype)
 
 
 class _Frame:

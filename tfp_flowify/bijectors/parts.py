@@ -1,19 +1,14 @@
-"""Bookkeeping: cutting features apart, joining them, adding and dropping them, shapes."""
-
-import math
+"""Features cut apart, joined, added and dropped."""
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
-from tfp_flowify.bijectors.base import FlowBijector, Wrapped
-from tfp_flowify.bijectors.checks import parameter
-from tfp_flowify.distributions.augmentation import StandardNormal, standard_noise
-
-tfb = tfp.bijectors
+from tfp_flowify.augmentation import StandardNormal, standard_noise
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.core.checks import parameter
 
 
 class Split(FlowBijector):
-    """Keeps the first features, drops the rest as they are.
+    """Keeps the first features and drops the others as they are.
 
         forward: x = [kept, dropped] -> [kept, dropped],  log_det = 0.
 
@@ -35,22 +30,22 @@ class Split(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        return tf.split(x, self.sizes, axis=-1), tf.zeros([], x.dtype)
+    def forward_and_log_det(self, parts, context):
+        return tf.split(parts[0], self.sizes, axis=-1), tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, z):
-        return tf.concat(z, axis=-1), tf.zeros([], z[0].dtype)
+    def inverse_and_log_det(self, parts, context):
+        return [tf.concat(parts, axis=-1)], tf.zeros([], self.dtype)
 
 
 class Widen(FlowBijector):
-    """Puts noise behind the features.
+    """Adds features that are noise, behind those that are there.
 
         forward: [x, noise] -> z = [x, a noise],  log_det = sum of log a over what is added.
 
     Shapes: [(..., n), (..., units - n)] -> (..., units).  Mirror of `Split`.
 
     Args:
-      features, units: n, and how many there are behind it.
+      features, units: Number of features that come in, n, and that go out.
       log_noise_scale: log a, a scalar or (units - n,).
       noise: "normal" or "uniform".
 
@@ -77,12 +72,12 @@ class Widen(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        x, noise = x
-        return tf.concat([x, noise * tf.exp(self._log_scale())], axis=-1), tf.reduce_sum(self._log_scale())
+    def forward_and_log_det(self, parts, context):
+        x, noise = parts
+        return [tf.concat([x, noise * tf.exp(self._log_scale())], axis=-1)], tf.reduce_sum(self._log_scale())
 
-    def inverse_and_log_det(self, z):
-        x, noise = tf.split(z, self.sizes, axis=-1)
+    def inverse_and_log_det(self, parts, context):
+        x, noise = tf.split(parts[0], self.sizes, axis=-1)
         return [x, noise * tf.exp(-self._log_scale())], -tf.reduce_sum(self._log_scale())
 
     def _log_scale(self):
@@ -102,51 +97,8 @@ class Concatenate(FlowBijector):
         self.sizes = tuple(sizes)
         super().__init__(inputs=[(size,) for size in self.sizes], outputs=[(sum(self.sizes),)], name=name)
 
-    def forward_and_log_det(self, x):
-        return tf.concat(x, axis=-1), tf.zeros([], x[0].dtype)
+    def forward_and_log_det(self, parts, context):
+        return [tf.concat(parts, axis=-1)], tf.zeros([], parts[0].dtype)
 
-    def inverse_and_log_det(self, z):
-        return tf.split(z, self.sizes, axis=-1), tf.zeros([], z.dtype)
-
-
-class Reshape(Wrapped):
-    """From one event shape to another: TFP's `Reshape`.
-
-    >>> Reshape((2, 3), (3, 2)).forward(tf.zeros([5, 2, 3])).shape.as_list()
-    [5, 3, 2]
-    """
-
-    only_moves = True
-
-    def __init__(self, event_shape_in, event_shape_out, name=None):
-        if math.prod(event_shape_in) != math.prod(event_shape_out):
-            raise ValueError(
-                f"Reshape keeps the number of entries: got {tuple(event_shape_in)} -> {tuple(event_shape_out)}."
-            )
-        super().__init__(tfb.Reshape(tuple(event_shape_out), tuple(event_shape_in)), event_shape_in, name)
-
-
-class Flatten(Reshape):
-    """One vector of the whole event.
-
-    >>> Flatten((2, 3)).forward(tf.zeros([5, 2, 3])).shape.as_list()
-    [5, 6]
-    """
-
-    def __init__(self, event_shape, name=None):
-        super().__init__(event_shape, (math.prod(event_shape),), name)
-
-
-class Permute(Wrapped):
-    """Permutes the axes of an event, counted from 0: TFP's `Transpose`.
-
-    >>> Permute((2, 3), [1, 0]).forward(tf.zeros([5, 2, 3])).shape.as_list()
-    [5, 3, 2]
-    """
-
-    only_moves = True
-
-    def __init__(self, event_shape, axes, name=None):
-        if sorted(axes) != list(range(len(event_shape))):
-            raise ValueError(f"axes must be an order of {list(range(len(event_shape)))}. Received: axes={list(axes)}")
-        super().__init__(tfb.Transpose(perm=list(axes)), event_shape, name)
+    def inverse_and_log_det(self, parts, context):
+        return tf.split(parts[0], self.sizes, axis=-1), tf.zeros([], parts[0].dtype)

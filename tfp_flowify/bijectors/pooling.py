@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+from tfp_flowify.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector
 from tfp_flowify.bijectors.choices import fold_sign, unfold_sign
 from tfp_flowify.bijectors.conditional import Funnel
 from tfp_flowify.bijectors.convolution import pair
 from tfp_flowify.bijectors.graph import Sequential
-from tfp_flowify.bijectors.parts import Reshape
 from tfp_flowify.bijectors.unfold import Unfold
-from tfp_flowify.distributions.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.math.patches import Patches
 
 
@@ -94,15 +94,15 @@ class MaxWindows(_Windows):
     Exact. Shapes: [(..., rows, columns, k c), (..., rows, columns, c), (..., others, c)] -> [(..., rows, columns, c),
     (..., others, c), (..., rows, columns, c), (..., others, c)].  After Nielsen et al. 2020 (SurVAE).
 
-    >>> MaxWindows(Patches((2, 2, 1), (2, 2), (2, 2))).network(tf.ones([1, 1, 4])).shape.as_list()
+    >>> MaxWindows(Patches((2, 2, 1), (2, 2), (2, 2))).without_noise(tf.ones([1, 1, 4])).shape.as_list()
     [1, 1, 1]
     """
 
     def __init__(self, patches: Patches, dtype=tf.float32, name=None):
         super().__init__(patches, codes=True, dtype=dtype, name=name)
 
-    def forward_and_log_det(self, x):
-        x, code, sign_code = x
+    def forward_and_log_det(self, parts, context):
+        x, code, sign_code = parts
         cells = tf.where(self.valid[..., None], self.to_cells(x), tf.cast(x.dtype.min / 4, x.dtype))
         index = tf.argmax(cells, axis=-2, output_type=tf.int32)
         highest = tf.reduce_max(cells, axis=-2)
@@ -112,8 +112,8 @@ class MaxWindows(_Windows):
         code = self.to_image((tf.cast(index, x.dtype) + self.from_image(code)) / self._counts(x.dtype))
         return [self.to_image(highest), gaps, code, sign_code], self._log_det(x.dtype)
 
-    def inverse_and_log_det(self, z):
-        z, gaps, code, sign_code = z
+    def inverse_and_log_det(self, parts, context):
+        z, gaps, code, sign_code = parts
         counts, highest = self._counts(z.dtype), self.from_image(z)
         scaled = self.from_image(code) * counts
         index = tf.clip_by_value(tf.floor(scaled), 0, counts - 1)
@@ -143,20 +143,21 @@ class MeanWindows(_Windows):
     over sqrt(k); the others are dropped. Exact.
     Shapes: (..., rows, columns, k c) -> [(..., rows, columns, c), (..., others, c)].
 
-    >>> MeanWindows(Patches((2, 2, 1), (2, 2), (2, 2))).network(tf.ones([1, 1, 4])).numpy().flatten().round(5).tolist()
+    >>> windows = MeanWindows(Patches((2, 2, 1), (2, 2), (2, 2)))
+    >>> windows.without_noise(tf.ones([1, 1, 4])).numpy().flatten().round(5).tolist()
     [1.0]
     """
 
-    def forward_and_log_det(self, x):
-        turned = self._reflect(self.to_cells(x))
-        mean = turned[..., 0, :] / self._root_counts(x.dtype)
-        return [self.to_image(mean), self.pack(turned[..., 1:, :])], -self._log_det(x.dtype)
+    def forward_and_log_det(self, parts, context):
+        turned = self._reflect(self.to_cells(parts[0]))
+        mean = turned[..., 0, :] / self._root_counts(turned.dtype)
+        return [self.to_image(mean), self.pack(turned[..., 1:, :])], -self._log_det(turned.dtype)
 
-    def inverse_and_log_det(self, z):
-        z, dropped = z
+    def inverse_and_log_det(self, parts, context):
+        z, dropped = parts
         first = self.from_image(z) * self._root_counts(z.dtype)
         turned = tf.concat([first[..., None, :], self.unpack(dropped)], axis=-2)
-        return self.to_patches(self._reflect(turned)), self._log_det(z.dtype)
+        return [self.to_patches(self._reflect(turned))], self._log_det(z.dtype)
 
     def _reflect(self, cells):
         normals = np.eye(self.valid.shape[1])[0] - self.valid / np.sqrt(self.counts)[:, None]
@@ -207,13 +208,13 @@ class MaxPool2D(_Pool2D):
 
     Args:
       image_shape: (h, w, c).
-      pool_size, strides: a number or a pair; strides are the pool size if left out.
+      pool_size, strides: A number or a pair; strides are the pool size if left out.
       padding: "valid" or "same"; cells outside the image do not count.
-      log_noise_scale, noise: of `Unfold`.
-      conditioner, transform: whiten what a window loses given its maximum, see `Funnel`.
+      log_noise_scale, noise: See `Unfold`.
+      conditioner, transform: Whiten what a window loses given its maximum, see `Funnel`.
 
     >>> pool = MaxPool2D((4, 4, 1), 2)
-    >>> pool.network(tf.reshape(tf.range(16.0), [4, 4, 1])).numpy().flatten().tolist()
+    >>> pool.without_noise(tf.reshape(tf.range(16.0), [4, 4, 1])).numpy().flatten().tolist()
     [5.0, 7.0, 13.0, 15.0]
     """
 
@@ -223,7 +224,7 @@ class MaxPool2D(_Pool2D):
 class AveragePool2D(_Pool2D):
     """Average pooling: `Unfold`, then `MeanWindows`. Arguments as for `MaxPool2D`.
 
-    >>> AveragePool2D((2, 2, 1), 2).network(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().flatten().tolist()
+    >>> AveragePool2D((2, 2, 1), 2).without_noise(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().flatten().tolist()
     [1.5]
     """
 
@@ -233,14 +234,15 @@ class AveragePool2D(_Pool2D):
 class GlobalAveragePool2D(Sequential):
     """The mean over all pixels, (..., h, w, c) -> (..., c): one window as large as the image. Exact.
 
-    >>> GlobalAveragePool2D((2, 2, 1)).network(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().tolist()
+    >>> GlobalAveragePool2D((2, 2, 1)).without_noise(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().tolist()
     [1.5]
     """
 
     def __init__(self, image_shape, dtype=tf.float32, name=None):
         height, width, channels = image_shape
         pool = [AveragePool2D(image_shape, (height, width), dtype=dtype)] if height * width > 1 else []
-        super().__init__([*pool, Reshape((1, 1, channels), (channels,))], name=name)
+        flatten = tfp.bijectors.Reshape(event_shape_out=(channels,), event_shape_in=(1, 1, channels))
+        super().__init__([*pool, flatten], event_shape=image_shape, name=name)
 
 
 def _event_reshape(x, ndims, shape):

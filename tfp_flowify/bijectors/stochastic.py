@@ -5,9 +5,9 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.augmentation import StandardNormal, StandardUniform, standard_noise
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import check_dtype, parameter
-from tfp_flowify.distributions.augmentation import StandardNormal, StandardUniform, standard_noise
+from tfp_flowify.core.checks import check_dtype, parameter
 
 
 class Stochastic(FlowBijector):
@@ -20,13 +20,13 @@ class Stochastic(FlowBijector):
     variational autoencoder with encoder f. The loosest bound; use a tighter layer wherever there is one.
 
     Args:
-      function: any function of x, for instance a Keras layer.
-      shape_in, shape_out: event shapes of x and f(x).
+      function: Any function of x, for instance a Keras layer.
+      shape_in, shape_out: Event shapes of x and f(x).
       log_noise_scale: log a, a scalar.
       noise: "normal" or "uniform".
 
     >>> layer = Stochastic(lambda x: tf.cumsum(x, axis=-1), (3,), (3,))
-    >>> layer.network([1.0, 2.0, 3.0]).numpy().tolist()
+    >>> layer.without_noise([1.0, 2.0, 3.0]).numpy().tolist()
     [1.0, 3.0, 6.0]
     """
 
@@ -43,16 +43,16 @@ class Stochastic(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        x, noise = x
-        return [self._value(x) + noise * tf.exp(self._log_scale()), x], self._log_det()
+    def forward_and_log_det(self, parts, context):
+        x, noise = parts
+        return [self._value(x, context) + noise * tf.exp(self._log_scale()), x], self._log_det()
 
-    def inverse_and_log_det(self, z):
-        z, x = z
-        return [x, (z - self._value(x)) * tf.exp(-self._log_scale())], -self._log_det()
+    def inverse_and_log_det(self, parts, context):
+        z, x = parts
+        return [x, (z - self._value(x, context)) * tf.exp(-self._log_scale())], -self._log_det()
 
-    def _value(self, x):
-        value = tf.convert_to_tensor(self.function(x))
+    def _value(self, x, context):
+        value = tf.convert_to_tensor(context.run(self.function, x))
         check_dtype(f"The function of {self.name}", value, x.dtype)
         ndims = len(self.outputs[0])
         if tuple(value.shape[value.shape.rank - ndims :]) != self.outputs[0]:
@@ -77,7 +77,7 @@ class Dequantize(FlowBijector):
     sum to one whatever the flow behind does outside (0, 1). The noise does not reach there, so what the flow puts
     there is lost to the bound. With noise zero x goes to the middle of its cell.
 
-    >>> Dequantize(4).network([0, 3]).numpy().tolist()
+    >>> Dequantize(4).without_noise([0, 3]).numpy().tolist()
     [0.125, 0.875]
     """
 
@@ -89,8 +89,8 @@ class Dequantize(FlowBijector):
             inputs=[()], outputs=[()], noise=[StandardUniform((), dtype, -0.5, 0.5)], dtype=dtype, name=name
         )
 
-    def forward_and_log_det(self, x):
-        x, noise = x
+    def forward_and_log_det(self, parts, context):
+        x, noise = parts
         spread = (x + 0.5 + noise) / self.levels
         # Rounding must not reach the ends for noise that does not: a logit may follow.
         margin = np.finfo(x.dtype.as_numpy_dtype).epsneg
@@ -98,9 +98,9 @@ class Dequantize(FlowBijector):
         z = tf.where(tf.abs(noise) <= 0.5, inside, spread)
         is_level = (x >= 0) & (x < self.levels) & (x == tf.floor(x))
         impossible = tf.constant(-math.inf, x.dtype)
-        return z, tf.where(is_level, tf.constant(-math.log(self.levels), x.dtype), impossible)
+        return [z], tf.where(is_level, tf.constant(-math.log(self.levels), x.dtype), impossible)
 
-    def inverse_and_log_det(self, z):
-        scaled = z * self.levels
+    def inverse_and_log_det(self, parts, context):
+        scaled = parts[0] * self.levels
         x = tf.clip_by_value(tf.floor(scaled), 0, self.levels - 1)
-        return [x, scaled - x - 0.5], tf.constant(math.log(self.levels), z.dtype)
+        return [x, scaled - x - 0.5], tf.constant(math.log(self.levels), scaled.dtype)

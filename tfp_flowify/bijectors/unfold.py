@@ -3,10 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.augmentation import StandardNormal, orthogonal_noise
 from tfp_flowify.bijectors.base import FlowBijector
-from tfp_flowify.bijectors.checks import parameter
 from tfp_flowify.bijectors.padding import pixels
-from tfp_flowify.distributions.augmentation import StandardNormal, orthogonal_noise
+from tfp_flowify.core.checks import parameter
 from tfp_flowify.math.patches import Patches
 
 
@@ -24,12 +24,12 @@ class Unfold(FlowBijector):
     Mate et al. 2022, section 3.2.
 
     Args:
-      patches: the geometry.
+      patches: The geometry.
       log_noise_scale: log a, a scalar.
       noise: "normal", or "uniform" on the ball as in the paper's appendix.
 
     >>> unfold = Unfold(Patches((3, 1, 1), kernel_size=(2, 1), strides=(1, 1)))
-    >>> unfold.network(tf.reshape([1.0, 2.0, 3.0], [3, 1, 1])).numpy().tolist()
+    >>> unfold.without_noise(tf.reshape([1.0, 2.0, 3.0], [3, 1, 1])).numpy().tolist()
     [[[1.0, 2.0]], [[2.0, 3.0]]]
     """
 
@@ -51,19 +51,19 @@ class Unfold(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, x):
-        image = x[0] if self.noise else x
+    def forward_and_log_det(self, parts, context):
+        image, *noise = parts
         z = self.patches.extract(image)
-        if self.noise:
-            z += self._noise_factor() * x[1]
-        return [z, self._unseen(image)] if self.residuals else z, self._log_det()
+        if noise:
+            z += self._noise_factor() * noise[0]
+        return [z, self._unseen(image)] if self.residuals else [z], self._log_det()
 
-    def inverse_and_log_det(self, z):
-        copies = z[0] if self.residuals else z
+    def inverse_and_log_det(self, parts, context):
+        copies, *unseen = parts
         seen = self.patches.overlap_mean(copies)
-        image = self._put_unseen(seen, z[1]) if self.residuals else seen
+        image = self._put_unseen(seen, *unseen) if unseen else seen
         if not self.noise:
-            return image, -self._log_det()
+            return [image], -self._log_det()
         return [image, (copies - self.patches.extract(seen)) / self._noise_factor()], -self._log_det()
 
     def _noise_factor(self):

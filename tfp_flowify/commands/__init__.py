@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import re
 import sys
+import warnings
 
 from tfp_flowify.commands import evaluate, reproduce, sample, train
 
@@ -27,16 +29,40 @@ def main(arguments=None) -> int:
         command.set_defaults(run=module.run)
     chosen = parser.parse_args(arguments)
     try:
-        return chosen.run(chosen) or 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _show_warning
+            return chosen.run(chosen) or 0
     except Exception as error:
         if os.environ.get("TFP_FLOWIFY_TRACEBACK"):
             raise
-        expected = isinstance(error, ValueError | TypeError | OSError | FloatingPointError)
-        told = str(error) if expected else f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        print(f"tfp-flowify: {told}", file=sys.stderr)
-        if not expected:
-            print("Set TFP_FLOWIFY_TRACEBACK=1 to see where it came from.", file=sys.stderr)
+        print(f"tfp-flowify: {_told(error, vars(chosen))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ntfp-flowify: interrupted", file=sys.stderr)
         return 130
+
+
+def _show_warning(message, category, *_):
+    if category is UserWarning:  # Others are for programmers.
+        print(f"tfp-flowify: warning: {message}", file=sys.stderr)
+
+
+def _told(error, options) -> str:
+    """An error in a few lines, with the arguments of functions as the options of the command that they are."""
+    text = str(error).strip()
+    if type(error).__name__ == "ResourceExhaustedError":
+        sizes = re.search(r"(OOM when allocating.*?)(?: on |\n|$)", text)
+        return (
+            f"There is not enough memory{f' ({sizes[1]})' if sizes else ''}. Use a smaller --batch-size, fewer "
+            "--validation-examples, smaller images (--image-size) or fewer columns."
+        )
+    if not isinstance(error, ValueError | TypeError | OSError | FloatingPointError):
+        lines = text.splitlines() or [""]
+        what = next((line for line in lines if "Graph execution error" not in line and line.strip()), lines[0])
+        return f"{type(error).__name__}: {what}\nSet TFP_FLOWIFY_TRACEBACK=1 to see where it came from."
+    for name in options:
+        flag = f"--{name.replace('_', '-')}"
+        text = re.sub(rf"(?<![\w-]){name}=True\b", flag, text)
+        text = re.sub(rf"(?<![\w-]){name}=", f"{flag} ", text)
+    return text

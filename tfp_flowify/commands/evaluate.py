@@ -32,7 +32,7 @@ def run(arguments):
 
     from tfp_flowify.data import load
     from tfp_flowify.experiments.figures import evaluate, table
-    from tfp_flowify.experiments.opened import open_flow, shape_of
+    from tfp_flowify.experiments.stored import open_flow, shape_of
 
     for path in (arguments.json, arguments.per_example):
         if path is not None:

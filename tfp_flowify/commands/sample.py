@@ -1,12 +1,14 @@
-"""Draws from a flow: a picture, and if wanted the numbers.
+"""Draws from a flow: a picture, or the numbers.
 
 Examples:
   tfp-flowify sample runs/digits                             samples.png in this folder
   tfp-flowify sample runs/digits --count 100 --temperature 0.8 --mean --out mean.png
-  tfp-flowify sample runs/power/saved_model --count 10000 --out rows.npz
+  tfp-flowify sample runs/power --count 10000 --out rows.csv
 """
 
 from pathlib import Path
+
+FORMATS = (".png", ".csv", ".npy", ".npz")
 
 
 def add_arguments(parser):
@@ -16,33 +18,49 @@ def add_arguments(parser):
     parser.add_argument("--mean", action="store_true", help="draw the output alone; what is dropped is at its mean")
     parser.add_argument("--seed", type=int, default=0, help="the same seed, the same samples (default: %(default)s)")
     parser.add_argument(
-        "--out", type=Path, default=Path("samples.png"), help=".png, or .npz for numbers (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=Path("samples.png"),
+        help=".png for a picture, .csv, .npy or .npz for numbers (default: %(default)s)",
     )
 
 
 def run(arguments):
     import numpy as np
 
-    from tfp_flowify.experiments.opened import levels_of, open_flow, shape_of
-    from tfp_flowify.plots import save_panels
+    from tfp_flowify.experiments.stored import levels_of, open_flow, shape_of
 
     if arguments.count < 1 or not arguments.temperature > 0:
         raise ValueError(
             f"--count and --temperature are positive. Received: {arguments.count} and {arguments.temperature}"
         )
-    if arguments.out.suffix not in (".png", ".npz"):
-        raise ValueError(f"--out is a .png or a .npz file. Received: {arguments.out}")
+    if arguments.out.suffix not in FORMATS:
+        raise ValueError(f"--out is a file {', '.join(FORMATS)}. Received: {arguments.out}")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    flow, _ = open_flow(arguments.flow)
-    is_picture, shape = arguments.out.suffix == ".png", shape_of(flow)
-    if is_picture and (len(shape) != 3 or shape[-1] not in (1, 3)):
-        raise ValueError(f"This flow draws {shape}, which is no picture. Write numbers: --out samples.npz")
+    flow, config = open_flow(arguments.flow)
+    shape = shape_of(flow)
+    if arguments.out.suffix == ".png" and (len(shape) != 3 or shape[-1] not in (1, 3, 4)):
+        raise ValueError(f"This flow draws {shape}, which is no picture. Write numbers: --out samples.csv")
     print(f"Drawing {arguments.count} samples of shape {shape} ...")
     x = np.asarray(flow.sample(arguments.count, arguments.temperature, mean=arguments.mean, seed=arguments.seed))
-    if is_picture:
-        levels = levels_of(flow)
-        limits = (0, levels - 1) if levels else (float(x.min()), float(x.max()) + 1e-9)
-        save_panels(arguments.out, {f"{arguments.count} samples": x}, limits)
-    else:
-        np.savez(arguments.out, samples=x)
+    _write(arguments.out, x, levels_of(flow), config.get("columns"))
     print(f"Wrote {arguments.out}.")
+
+
+def _write(path, x, levels, columns):
+    """A picture, or the numbers: in a .csv file a row for each sample, below the names of the columns."""
+    import numpy as np
+
+    from tfp_flowify.plots import save_panels
+
+    if path.suffix == ".png":
+        limits = (0, levels - 1) if levels else (float(x.min()), float(x.max()) + 1e-9)
+        save_panels(path, {f"{len(x)} samples": x}, limits)
+    elif path.suffix == ".csv":
+        rows = x.reshape(len(x), -1)
+        header = ",".join(columns or [f"column_{i}" for i in range(rows.shape[1])])
+        np.savetxt(path, rows, "%d" if levels else "%.9g", delimiter=",", header=header, comments="")
+    elif path.suffix == ".npy":
+        np.save(path, x)
+    else:
+        np.savez(path, samples=x)

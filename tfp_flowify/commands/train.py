@@ -3,7 +3,7 @@
 Examples:
   tfp-flowify train                                              two minutes on digits that ship with the package
   tfp-flowify train --data mnist --data-dir DIR --model fconv1 --minutes 10 --out runs/mnist
-  tfp-flowify train --data table.npz --model fmlp_64_32_16 --epochs 20 --out runs/table
+  tfp-flowify train --data table.csv --model fmlp_64_32_16 --epochs 20 --out runs/table
   tfp-flowify train --resume --out runs/mnist                    goes on after a kill, a crash or Ctrl-C
 
 In the folder: config.json (the arguments), history.csv (a row for each epoch), best.keras and last.keras (the flow,
@@ -20,8 +20,8 @@ def add_arguments(parser):
     what = parser.add_argument_group("what to train")
     what.add_argument(
         "--data",
-        help="digits, mnist, fashion_mnist, cifar10, power, gas, hepmass, miniboone, bsds300, a .npz file, or a folder "
-        "of images (default: digits)",
+        help="digits, mnist, fashion_mnist, cifar10, power, gas, hepmass, miniboone, bsds300, a .csv, .npy or .npz "
+        "file, or a folder of images (default: digits)",
     )
     what.add_argument(
         "--model",
@@ -62,14 +62,18 @@ def add_arguments(parser):
     )
     how.add_argument("--seed", type=int, metavar="N", help="of weights, order and noise (default: 0)")
     how.add_argument("--noise", choices=["normal", "uniform"], help="where layers add dimensions (default: normal)")
-    how.add_argument("--inverse", choices=["funnel", "multiscale"], help="density of what is dropped (default: funnel)")
+    how.add_argument(
+        "--density",
+        choices=["funnel", "multiscale"],
+        help="of what is dropped: by a network, or none (default: funnel)",
+    )
     how.add_argument(
         "--transform",
         choices=["affine", "spline", "affine+spline"],
         help="of that density (default: affine, for tables affine+spline)",
     )
     how.add_argument(
-        "--steps",
+        "--stages",
         type=int,
         metavar="N",
         help="in which a layer drops its dimensions, each given those before (default: 1)",
@@ -106,8 +110,10 @@ def run(arguments) -> int:
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     del given["run"], given["resume"]
     out = given.pop("out", None) or Path("runs") / Path(given.get("data", Options.data)).stem
-    if arguments.resume:
-        return 0 if resume(out, given) else 130
-    if not {"minutes", "epochs"} & given.keys():
+    if not arguments.resume and not {"minutes", "epochs"} & given.keys():
         given["minutes"] = 2.0
-    return 0 if train(Options(**given), out) else 130
+    report = resume(out, given) if arguments.resume else train(Options(**given), out)
+    if report is None:
+        print(f"To go on: tfp-flowify train --resume --out {out}")
+        return 130
+    return 0

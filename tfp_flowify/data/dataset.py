@@ -11,9 +11,10 @@ class Data:
     """Examples in three splits, as arrays (n, ...).
 
     Args:
-      name: of the data.
-      train, validation, test: the splits.
-      levels: how many whole numbers 0 ... levels - 1 there are; None for real numbers.
+      name: Name of the data.
+      train, validation, test: The splits.
+      levels: How many whole numbers 0 ... levels - 1 there are; None for real numbers.
+      columns: Names of the columns of a table, where they are known.
 
     >>> data = Data("toy", *(np.zeros([n, 8, 8, 1], np.uint8) for n in (80, 10, 10)), levels=16)
     >>> data.shape, data.is_image
@@ -25,6 +26,7 @@ class Data:
     validation: np.ndarray
     test: np.ndarray
     levels: int | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self):
         for split in ("train", "validation", "test"):
@@ -37,15 +39,16 @@ class Data:
 
     @property
     def shape(self) -> tuple:
-        """Of one example."""
+        """The shape of one example."""
         return self.train.shape[1:]
 
     @property
     def is_image(self) -> bool:
+        """Whether an example has height, width and channels."""
         return len(self.shape) == 3
 
     def describe(self) -> str:
-        """One line about it."""
+        """One line about the data."""
         sizes = f"{len(self.train):,} / {len(self.validation):,} / {len(self.test):,}"
         kind = "real numbers" if self.levels is None else f"whole numbers 0 ... {self.levels - 1}"
         return f"{self.name}: {sizes} examples to train, validate and test, shape {self.shape}, {kind}"
@@ -58,10 +61,10 @@ def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0) -> tf.data.
     of the epoch alone, so that training can go on in a later one as if it had never stopped.
 
     Args:
-      x: an array (n, ...), held in memory once.
-      batch_size: all batches have this size.
-      seed: of the order.
-      first_epoch: the number of the epoch to begin with.
+      x: An array (n, ...), held in memory once.
+      batch_size: Size of all batches.
+      seed: Seed for the order.
+      first_epoch: Number of the epoch to begin with.
 
     >>> [batch.numpy().tolist() for batch in batches(np.arange(4), 2, seed=1).take(2)]
     [[1, 2], [0, 3]]

@@ -30,8 +30,8 @@ def mnist(data_dir=None, download=False) -> tuple:
     """60,000 and 10,000 handwritten digits of 28 x 28 x 1 bytes, through TensorFlow Datasets.
 
     Args:
-      data_dir: folder of TensorFlow Datasets; its own default if left out.
-      download: whether it may be fetched from the network where the folder does not have it.
+      data_dir: Folder of TensorFlow Datasets; its own default if left out.
+      download: Whether it may be fetched from the network where the folder does not have it.
 
     Returns:
       (x_train, y_train), (x_test, y_test).
@@ -67,7 +67,7 @@ def tfds_images(name: str, data_dir=None, download=False) -> tuple:
     if not download and not list(folder.glob(f"{name}/*/dataset_info.json")):
         raise FileNotFoundError(
             f"There is no {name} of TensorFlow Datasets in {folder}: looked for {folder / name}/*/dataset_info.json. "
-            "Give the folder that has it (--data-dir DIR), or let it be downloaded (--download)."
+            "Give the folder that has it (data_dir=DIR), or let it be downloaded (download=True)."
         )
     try:
         splits = tfds.load(
@@ -76,7 +76,7 @@ def tfds_images(name: str, data_dir=None, download=False) -> tuple:
     except Exception as error:
         raise ValueError(
             f"{name} in {folder} could not be read; a file may be damaged or incomplete. Delete {folder / name} and "
-            f"get it again (--download). TensorFlow Datasets said: {_first_line(error)}"
+            f"get it again (download=True). TensorFlow Datasets said: {_first_line(error)}"
         ) from error
     return tuple((np.asarray(x), np.asarray(y)) for x, y in splits)
 
@@ -85,24 +85,25 @@ def image_folder(folder, size=None) -> dict:
     """All images of a folder and those inside it, as arrays of bytes by split.
 
     Args:
-      folder: with `train`, `test` and, if wanted, `validation` inside; or with images alone, the split "all".
+      folder: Folder with `train`, `test` and, if wanted, `validation` inside; or with images alone, the split "all".
       size: (height, width) to which all are resized; left out, they must have one size.
 
     Returns:
-      Arrays (n, height, width, channels) of bytes: one channel where all images are grey, else three.
+      Arrays (n, height, width, channels) of bytes: one channel where all images are grey, else three; and one more for
+      their opacity, where any pixel is not opaque.
 
     >>> image_folder("pictures", size=(32, 32))["train"]  # doctest: +SKIP
     """
     folder = Path(folder)
     if size is not None and min(size) < 1:
-        raise ValueError(f"--image-size is two positive numbers. Received: {tuple(size)}")
+        raise ValueError(f"An image has a positive height and width. Received: image_size={tuple(size)}")
     splits = {name: folder / name for name in ("train", "validation", "test") if (folder / name).is_dir()}
     if "train" not in splits or "test" not in splits:
         splits = {"all": folder}
     images = {name: _read_images(path, size) for name, path in splits.items()}
-    if all(_is_grey(x) for x in images.values()):
-        images = {name: x[..., :1] for name, x in images.items()}
-    return images
+    channels = [0] if all(_is_grey(x) for x in images.values()) else [0, 1, 2]
+    channels += [] if all((x[..., 3] == 255).all() for x in images.values()) else [3]
+    return {name: x[..., channels] for name, x in images.items()}
 
 
 def _read_images(folder, size):
@@ -114,16 +115,21 @@ def _read_images(folder, size):
         if image.shape != images[0].shape:
             raise ValueError(
                 f"Images need one size: {paths[0]} is {images[0].shape[:2]}, {path} is {image.shape[:2]}. Have them "
-                "resized: --image-size HEIGHT WIDTH."
+                "resized: image_size=HEIGHT WIDTH."
             )
     return np.stack(images)
 
 
 def _read_image(path, size):
+    """Red, green, blue and opacity, as bytes."""
     try:
-        image = tf.io.decode_image(path.read_bytes(), channels=3, expand_animations=False)
+        image = tf.io.decode_image(path.read_bytes(), expand_animations=False)
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(f"{path} is not an image that can be read: {_first_line(error)}") from error
+    if image.shape[-1] in (1, 2):  # Grey, the second may be opacity.
+        image = tf.concat([tf.repeat(image[..., :1], 3, axis=-1), image[..., 1:]], axis=-1)
+    if image.shape[-1] == 3:
+        image = tf.concat([image, tf.fill([*image.shape[:2], 1], tf.constant(255, tf.uint8))], axis=-1)
     if size is not None:
         image = tf.cast(tf.round(tf.image.resize(image, size, antialias=True)), tf.uint8)
     return image.numpy()

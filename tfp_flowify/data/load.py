@@ -21,11 +21,12 @@ def load(name: str, data_dir=None, download=False, image_size=None) -> Data:
     Image sets have no validation split: a tenth of their training images is taken for it, at most 5000.
 
     Args:
-      name: one of `NAMES`; or the path of a `.npz` file, or of a folder of images. A `.npz` file has arrays train, test
-        and, if wanted, validation (or val), with or without x_ in front; or one array, which is split at random. Bytes
-        have 256 levels, other whole numbers as many as there are up to the largest.
-      data_dir: where named sets are; `digits` needs none.
-      download: whether TensorFlow Datasets may fetch what is not there.
+      name: One of `NAMES`; or the path of a `.csv`, `.npy` or `.npz` file, or of a folder of images. A `.csv` file is a
+        table, a `.npy` file an array (n, ...); both are split at random. A `.npz` file has arrays train, test and, if
+        wanted, validation (or val), with or without x_ in front; or one array, which is split at random. In arrays,
+        bytes have 256 levels, other whole numbers as many as there are up to the largest; a table has real numbers.
+      data_dir: Where named sets are; `digits` needs none.
+      download: Whether TensorFlow Datasets may fetch what is not there.
       image_size: (height, width) to which images of a folder are resized.
 
     >>> load("digits").describe()
@@ -42,13 +43,34 @@ def load(name: str, data_dir=None, download=False, image_size=None) -> Data:
     path = Path(name).expanduser()
     if path.is_dir():
         return _from_splits(path.name, images.image_folder(path, image_size))
-    if path.suffix == ".npz" and path.is_file():
-        return _from_splits(path.stem, _known_names(path, tabular.read_arrays(path)))
+    if path.suffix in READERS and path.is_file():
+        splits, columns = READERS[path.suffix](path)
+        return _from_splits(path.stem, splits, columns)
     if path.is_file():
-        raise ValueError(f"{path} is no .npz file. Store arrays with numpy.savez, or images in a folder.")
-    if path.suffix == ".npz" or len(path.parts) > 1:
+        raise ValueError(
+            f"{path} is no {', '.join(READERS)} file. Store arrays with numpy.savez, or images in a folder."
+        )
+    if path.suffix in READERS or len(path.parts) > 1:
         raise FileNotFoundError(f"There is no file or folder {path}.")
-    raise ValueError(f"Data are one of {', '.join(NAMES)}, a .npz file or a folder of images. Received: {name!r}")
+    files = ", ".join(READERS)
+    raise ValueError(f"Data are one of {', '.join(NAMES)}, a file {files} or a folder of images. Received: {name!r}")
+
+
+def _read_npz(path):
+    return _known_names(path, tabular.read_arrays(path)), None
+
+
+def _read_npy(path):
+    return _known_names(path, {"array": tabular.read_arrays(path)}), None
+
+
+def _read_csv(path):
+    table, columns = tabular.read_csv(path)
+    return {"all": table}, columns
+
+
+#: Reads arrays by split, and names of columns or None, from a file with this ending.
+READERS = {".csv": _read_csv, ".npy": _read_npy, ".npz": _read_npz}
 
 
 def _hold_out(train):
@@ -72,7 +94,7 @@ def _known_names(path, arrays):
     return {"all": arrays[largest]}
 
 
-def _from_splits(name, splits):
+def _from_splits(name, splits, columns=None):
     """Data of one's own: in a random order, since files are often sorted."""
     if "all" in splits:
         splits = dict(zip(("train", "validation", "test"), random_split(splits["all"]), strict=True))
@@ -84,8 +106,8 @@ def _from_splits(name, splits):
     levels = _levels(name, splits)
     if levels is None:
         splits = {split: x.astype(np.float32) for split, x in splits.items()}
-        _check_real_numbers(name, splits)
-    return Data(name, splits["train"], splits["validation"], splits["test"], levels)
+        _check_real_numbers(name, splits, columns)
+    return Data(name, splits["train"], splits["validation"], splits["test"], levels, columns)
 
 
 def _levels(name, splits):
@@ -104,7 +126,7 @@ def _levels(name, splits):
     return max(high + 1, 2)
 
 
-def _check_real_numbers(name, splits):
+def _check_real_numbers(name, splits, columns):
     for split, x in splits.items():
         if not np.isfinite(x).all():
             raise ValueError(f"The {split} examples of {name} have NaN or infinite numbers.")
@@ -112,8 +134,8 @@ def _check_real_numbers(name, splits):
     if len(constant):
         raise ValueError(
             f"{name} has {len(constant)} of {math.prod(splits['train'].shape[1:])} entries that are the same in all "
-            f"training examples, the first at {tuple(map(int, constant[0]))}: they have no density. Leave them out; of "
-            "images, store bytes (uint8), which are dequantized."
+            f"training examples, the first at {columns[constant[0][0]] if columns else tuple(map(int, constant[0]))}: "
+            "they have no density. Leave them out; of images, store bytes (uint8), which are dequantized."
         )
 
 

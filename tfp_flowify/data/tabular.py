@@ -4,6 +4,8 @@ Files are read as numbers; nothing in them is run. The pickle of GAS must theref
 docs/data.md.
 """
 
+import csv
+import math
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +136,7 @@ def bsds300(data_dir) -> tuple:
 def _open(name, data_dir, names):
     """The first file that is there, and its content: an array, or arrays by name."""
     if data_dir is None:
-        raise FileNotFoundError(_missing(name, "a folder given by --data-dir", names))
+        raise FileNotFoundError(_missing(name, "a folder given by data_dir=DIR", names))
     path = next((Path(data_dir).expanduser() / n for n in names if (Path(data_dir).expanduser() / n).is_file()), None)
     if path is None:
         raise FileNotFoundError(_missing(name, data_dir, names))
@@ -164,6 +166,40 @@ def read_arrays(path):
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"{path} is damaged, or not a file of plain arrays: {reason}") from error
+
+
+def read_csv(path) -> tuple:
+    """The numbers of a table (rows, columns), and the names of its columns, or None where its first row has numbers.
+
+    Values are separated by commas, semicolons or tabs.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file: {error}") from error
+    lines = [line for line in lines if line.strip()]
+    if not lines:
+        raise ValueError(f"{path} is empty.")
+    delimiter = max(",;\t", key=lines[0].count)
+    first = next(csv.reader([lines[0]], delimiter=delimiter))
+    names = None if all(_is_number(value) for value in first) else tuple(value.strip() for value in first)
+    rows = list(csv.reader(lines[names is not None :], delimiter=delimiter))
+    for number, row in enumerate(rows, start=1 + (names is not None)):
+        bad = next((value for value in row if not _is_number(value)), None)
+        if bad is not None or len(row) != len(first):
+            wrong = f"{bad!r} is not a number" if bad is not None else f"it has {len(row)} values, not {len(first)}"
+            raise ValueError(f"Row {number} of {path} is not a row of a table of numbers: {wrong}.")
+    if not rows:
+        raise ValueError(f"{path} has no rows but the names of its columns.")
+    return np.array(rows, np.float32), names
+
+
+def _is_number(value) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _splits_of(path, arrays):

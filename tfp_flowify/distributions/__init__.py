@@ -1,6 +1,6 @@
-"""Augmentation noise, and the flow as a distribution over data."""
+"""The flow as a distribution of data, and the distributions of its parts."""
 
-from tfp_flowify.distributions.augmentation import (
+from tfp_flowify.augmentation import (
     Augmentation,
     Code,
     OrthogonalNormal,

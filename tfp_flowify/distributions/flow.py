@@ -6,14 +6,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_flowify.augmentation import Code, StandardNormal, StandardUniform, Unbatched, draw
 from tfp_flowify.bijectors.base import check_layer
-from tfp_flowify.bijectors.checks import as_list, bundle, check_parts, event_shapes
-from tfp_flowify.bijectors.inverted import Inverted
-from tfp_flowify.bijectors.prepared import prepared_once, to_prepare
-from tfp_flowify.bijectors.variables import AllVariables
-from tfp_flowify.distributions.augmentation import Code, StandardNormal, StandardUniform, stateless_seed
+from tfp_flowify.bijectors.context import Context, layers_to_prepare, prepare
+from tfp_flowify.core.checks import as_list, check_parts, event_shapes
+from tfp_flowify.core.private import untracked
+from tfp_flowify.core.seeds import fold_in, salted, stateless_seed
+from tfp_flowify.core.variables import AllVariables
+from tfp_flowify.distributions.inverted import Inverted
 from tfp_flowify.distributions.normal import DiagonalNormal
-from tfp_flowify.distributions.unbatched import Unbatched
 
 tfd = tfp.distributions
 
@@ -32,9 +33,9 @@ class FlowDistribution(AllVariables, Unbatched):
     not reach the whole space, draws without a preimage are drawn again.
 
     Args:
-      bijector: the network, with one input.
-      base: the distribution of z; standard normal if left out. A list where the network has several outputs.
-      dtype: of the data, where the network takes any; float32 if left out.
+      bijector: The network, with one input.
+      base: The distribution of z; standard normal if left out. A list where the network has several outputs.
+      dtype: Type of the data, where the network takes any; float32 if left out.
 
     >>> from tfp_flowify.bijectors import Linear, LeakyReLU, Sequential
     >>> net = Sequential([Linear.create(2, 3, seed=0), LeakyReLU(0.5), Linear.create(3, 1, seed=1)])
@@ -51,12 +52,12 @@ class FlowDistribution(AllVariables, Unbatched):
         if len(bijector.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
         self.bijector = bijector
-        self._to_prepare = self._no_dependency(to_prepare(bijector))
+        self._layers_to_prepare = untracked(self, layers_to_prepare(bijector))
         dtype = bijector.dtype or tf.as_dtype(dtype or tf.float32)
         bases = [StandardNormal(shape, dtype) for shape in bijector.outputs] if base is None else as_list(base)
         _check_base(bases, bijector.outputs, dtype)
         # Distributions inside a tracked list cannot be written to a SavedModel; their variables must be.
-        self._bases = self._no_dependency(bases)
+        self._bases = untracked(self, bases)
         self._base_variables = [variable for base in bases for variable in base.variables]
         super().__init__(
             dtype=dtype,
@@ -77,10 +78,12 @@ class FlowDistribution(AllVariables, Unbatched):
 
     @property
     def noise_shapes(self) -> list:
+        """Event shapes of the noise that the layers add, in their order."""
         return event_shapes(self.bijector.noise)
 
     @property
     def residual_shapes(self) -> list:
+        """Event shapes of what the layers drop, in their order."""
         return event_shapes(self.bijector.residuals)
 
     @property
@@ -90,22 +93,26 @@ class FlowDistribution(AllVariables, Unbatched):
         base = parts[0] if len(parts) == 1 else tfd.JointDistributionSequential(parts)
         return tfd.TransformedDistribution(base, Inverted(self.bijector))
 
-    def prepared(self):
-        """A context in which all passes share what layers make of their weights: rotations, tables of splines."""
-        return prepared_once(self._to_prepare)
+    def prepare(self, training: bool = False) -> Context:
+        """A context for passes through the bijector: all that layers compute from their weights, computed once.
 
-    def network(self, x):
+        Args:
+          training: Whether networks inside layers run in training mode.
+        """
+        return prepare(self._layers_to_prepare, training)
+
+    def without_noise(self, x):
         """The ordinary network: noise zero, residuals ignored."""
-        return self.bijector.network(self._admit(x))
+        return self.bijector.without_noise(self._admit(x), self.prepare())
 
     def log_prob(self, value, name="log_prob", num_draws=1, seed=None, chunk_size=16):
         """The log-density where the flow is exact, else a bound from `num_draws` draws of the noise.
 
         Args:
-          value: data, (..., *event_shape).
-          num_draws: more draws make the bound tighter, at their cost in time.
-          seed: of the draws; the same seed gives the same numbers.
-          chunk_size: how many draws are held in memory at once; for a gradient, all are.
+          value: Data, (..., *event_shape).
+          num_draws: More draws make the bound tighter, at their cost in time.
+          seed: Seed for the noise draws; the same seed gives the same numbers.
+          chunk_size: Number of draws that are held in memory at once; for a gradient, all are.
         """
         num_draws, chunk_size = int(num_draws), int(chunk_size)
         if num_draws < 1 or chunk_size < 1:
@@ -115,32 +122,41 @@ class FlowDistribution(AllVariables, Unbatched):
         )
 
     def _log_prob(self, x, num_draws=1, seed=None, chunk_size=1):
-        seed = stateless_seed(seed)
         # One batch axis, whatever x has: the Keras layers inside may take no other.
         points = tf.reshape(x, [-1, *self.event_shape])
-        with self.prepared():
-            if num_draws == 1 or self.is_exact:
-                log_prob = self._log_weight(points, seed)
-            else:
-                log_prob = self._importance_weighted(points, num_draws, seed, chunk_size)
+        log_prob = self.score(points, num_draws, stateless_seed(seed), chunk_size)
         return tf.reshape(log_prob, tf.shape(x)[: x.shape.rank - self.event_shape.rank])
 
-    def _log_weight(self, points, seed):
+    def score(self, points, num_draws, seed, chunk_size=1, training=False):
+        """What `log_prob` computes, for points (n, *event_shape) that are known to be right.
+
+        Args:
+          points: Data with one batch axis, in the type of the flow.
+          num_draws, chunk_size: See `log_prob`.
+          seed: A pair of int32.
+          training: Whether networks inside layers run in training mode.
+        """
+        context = self.prepare(training)
+        if num_draws == 1 or self.is_exact:
+            return self._log_weight(points, seed, context)
+        return self._importance_weighted(points, num_draws, seed, chunk_size, context)
+
+    def _log_weight(self, points, seed, context):
         """log p(x, noise) - log q(noise) for one draw of the noise a point."""
-        count = tf.shape(points)[0]
-        noise = draw(self.bijector.noise, [count], seed)
-        parts, log_det = self.bijector.forward_and_log_det(bundle([points, *noise]))
-        scores = [d.log_prob(part) for d, part in zip(self._part_distributions(), as_list(parts), strict=True)]
+        noise = draw(self.bijector.noise, tf.shape(points)[:1], seed)
+        parts, log_det = self.bijector.forward_and_log_det([points, *noise], context)
+        scores = [d.log_prob(part) for d, part in zip(self._part_distributions(), parts, strict=True)]
         return log_det + sum(scores) - sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
 
-    def _importance_weighted(self, points, num_draws, seed, chunk_size):
+    def _importance_weighted(self, points, num_draws, seed, chunk_size, context):
         """The log of the mean of `num_draws` weights, `chunk_size` at a time."""
         count, chunks = tf.shape(points)[0], -(-num_draws // chunk_size)
+        seed = salted(seed, "chunks of draws")
         copies = tf.tile(points, [chunk_size] + [1] * self.event_shape.rank)
 
         def add_chunk(i, highest, total):
             """Adds weights exp(log_weight - highest); written out, since a sum of none must not make NaN gradients."""
-            weights = self._log_weight(copies, tf.random.experimental.stateless_fold_in(seed, i))
+            weights = self._log_weight(copies, fold_in(seed, i), context)
             surplus = i * chunk_size + tf.range(chunk_size) >= num_draws
             weights = tf.reshape(weights, [chunk_size, count])
             weights = tf.where(surplus[:, None], tf.cast(-math.inf, self.dtype), weights)
@@ -162,33 +178,38 @@ class FlowDistribution(AllVariables, Unbatched):
         return tf.where(some, highest + tf.math.log(tf.where(some, total, 1) / num_draws), nothing)
 
     def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
-        seed = stateless_seed(seed)
-        with self.prepared():
-            if self.bijector.is_onto:
-                return self._generate(n, seed, temperature, mean)[0]
-            return self._generate_with_preimage(n, seed, temperature, mean)
+        return self.generate(n, stateless_seed(seed), temperature, mean)
 
-    def _generate(self, n, seed, temperature, mean):
+    def generate(self, n, seed, temperature=1.0, mean=False):
+        """What `sample` draws, n examples for a seed that is a pair of int32. See there for the other arguments."""
+        context = self.prepare()
+        if self.bijector.is_onto:
+            return self._generate(n, seed, temperature, mean, context)[0]
+        return self._generate_with_preimage(n, seed, temperature, mean, context)
+
+    def _generate(self, n, seed, temperature, mean, context):
         """Samples, and for each whether all parts, the noise too, have a preimage."""
         seeds = tfp.random.split_seed(seed, 2)
-        latents = draw(self._bases, [n], seeds[0], temperature)
-        if mean:
-            residuals = [tf.repeat(d.mean()[None], n, axis=0) for d in self.bijector.residuals]
-        else:
-            residuals = draw(self.bijector.residuals, [n], seeds[1], temperature)
-        parts = as_list(self.bijector.inverse_and_log_det(bundle(latents + residuals))[0])
+        latents = _draw_at(self._bases, n, seeds[0], temperature)
+        residuals = self.mean_residuals(n) if mean else _draw_at(self.bijector.residuals, n, seeds[1], temperature)
+        parts, _ = self.bijector.inverse_and_log_det(latents + residuals, context)
         finite = [tf.reduce_all(tf.math.is_finite(part), axis=list(range(1, part.shape.rank))) for part in parts]
         return parts[0], tf.reduce_all(tf.stack(finite), axis=0)
 
-    def _generate_with_preimage(self, n, seed, temperature, mean, rounds=100):
+    def mean_residuals(self, n) -> list:
+        """What the network drops, at its mean, n times."""
+        return [tf.repeat(d.mean()[None], n, axis=0) for d in self.bijector.residuals]
+
+    def _generate_with_preimage(self, n, seed, temperature, mean, context, rounds=1000):
         """Draws again, up to a limit, what came out as NaN: then the samples follow the density, normalised."""
+        again_seed = salted(seed, "draws without a preimage")
 
         def redraw(i, x, good):
-            again, good_again = self._generate(n, tf.random.experimental.stateless_fold_in(seed, i), temperature, mean)
+            again, good_again = self._generate(n, fold_in(again_seed, i), temperature, mean, context)
             keep = good[(..., *[None] * self.event_shape.rank)]
             return i + 1, tf.where(keep, x, again), good | good_again
 
-        x, good = self._generate(n, seed, temperature, mean)
+        x, good = self._generate(n, seed, temperature, mean, context)
         _, x, good = tf.while_loop(
             lambda i, _, good: ~tf.reduce_all(good), redraw, (tf.constant(0), x, good), maximum_iterations=rounds
         )
@@ -218,10 +239,9 @@ class FlowDistribution(AllVariables, Unbatched):
         return tf.TensorShape(self.bijector.inputs[0])
 
 
-def draw(distributions, sample_shape, seed, temperature=1.0) -> list:
-    """One draw from each distribution. Temperature scales normal ones; a uniform one stays what it is."""
-    seeds = [tf.random.experimental.stateless_fold_in(seed, i) for i in range(len(distributions))]
-    draws = [d.sample(sample_shape, seed=s) for d, s in zip(distributions, seeds, strict=True)]
+def _draw_at(distributions, n, seed, temperature) -> list:
+    """n draws from each distribution at a temperature, which scales normal ones; a uniform one stays what it is."""
+    draws = draw(distributions, [n], seed)
     if not tf.is_tensor(temperature) and temperature == 1:
         return draws
     return [_scale(d, x, temperature) for d, x in zip(distributions, draws, strict=True)]

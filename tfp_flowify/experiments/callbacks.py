@@ -20,8 +20,8 @@ class CosineDecay(keras.callbacks.Callback):
     """Lowers the learning rate along half a cosine, to zero when time or steps are used up; and stops there.
 
     Args:
-      clock: of the run.
-      learning_rate: at the start, after a rise from zero in 100 steps, or a tenth of all if that is less.
+      clock: Clock of the run.
+      learning_rate: At the start, after a rise from zero in 100 steps, or a tenth of all if that is less.
     """
 
     def __init__(self, clock, learning_rate):
@@ -71,12 +71,12 @@ def _read(variable):
 class Recorder(keras.callbacks.Callback):
     """Writes the row of an epoch and the flow to the folder of the run.
 
-    A row is written before its flow. A kill in between leaves a row too many, which `--resume` leaves out.
+    A row is written before its flow. A kill in between leaves a row too many, which `resume` leaves out.
 
     Args:
-      folder, clock: of the run.
-      in_bits: whether less is better.
-      rows: of the epochs before.
+      folder, clock: Folder and clock of the run.
+      in_bits: Whether figures are in bits per dimension, where less is better.
+      rows: Rows of the epochs before.
     """
 
     def __init__(self, folder, clock, in_bits, rows):
@@ -103,7 +103,7 @@ class Recorder(keras.callbacks.Callback):
             raise FloatingPointError(
                 f"Training diverged: likelihoods of epoch {epoch + 1} are {logs['train']} in training and "
                 f"{logs['validation']} in validation. The flow of the epoch before is in "
-                f"{self.folder.last if self.rows else 'no file yet'}. A smaller --learning-rate may help."
+                f"{self.folder.last if self.rows else 'no file yet'}. A smaller learning_rate=N may help."
             )
         row = {
             "epoch": epoch + 1,
@@ -126,8 +126,9 @@ class Progress(keras.callbacks.Callback):
     """One line: how far, the likelihoods, the time that is left. On a terminal it is renewed, else one for each epoch.
 
     Args:
-      clock: of the run.
-      unit: of the likelihoods.
+      clock: Clock of the run.
+      unit: Unit of the likelihoods.
+      stream: Where the line is written; standard output if left out.
     """
 
     def __init__(self, clock, unit, stream=None):
@@ -177,17 +178,21 @@ class Progress(keras.callbacks.Callback):
 
 
 class StopOnInterrupt(keras.callbacks.Callback):
-    """Ctrl-C ends training behind the current step, with all that follows an epoch; a second one ends at once."""
+    """Ctrl-C ends training behind the current step, with all that follows an epoch; a second one ends at once.
+
+    A context around `fit`, and a callback of it. Behind it, Ctrl-C does what it did before.
+    """
 
     interrupted = False
 
-    def on_train_begin(self, logs=None):
+    def __enter__(self):
         try:
             self.before = signal.signal(signal.SIGINT, self._stop)
         except ValueError:  # Not in the main thread, where Ctrl-C does not arrive.
             self.before = None
+        return self
 
-    def on_train_end(self, logs=None):
+    def __exit__(self, kind, error, trace):
         if self.before is not None:
             signal.signal(signal.SIGINT, self.before)
 

@@ -8,9 +8,9 @@ class Clock:
     """How far a run is, in time and in steps, counted from its first start.
 
     Args:
-      minutes: its budget, or None.
-      steps: all its steps, or None.
-      seconds_before: spent before it was resumed.
+      minutes: Its budget, or None.
+      steps: Number of all its steps, or None.
+      seconds_before: Seconds spent before it was resumed.
     """
 
     def __init__(self, minutes=None, steps=None, seconds_before=0.0):

@@ -16,7 +16,7 @@ def likelihoods(flow, x, in_bits: bool, **kwargs) -> np.ndarray:
 
 
 def evaluate(
-    flow, data, draws: int = 100, weighted_examples: int = 1000, split: str = "test", seed: int = 0, say=print
+    flow, data, draws: int = 100, weighted_examples: int = 1000, split: str = "test", seed: int = 0, log=print
 ) -> dict:
     """Likelihoods of a split: with one draw of the noise, and importance-weighted with many.
 
@@ -24,19 +24,19 @@ def evaluate(
     all of them by what it gains there over one draw.
 
     Args:
-      flow: with `log_prob` and `bits_per_dim`.
-      data: of it.
-      draws: of the noise, for the weighted figure.
-      weighted_examples: how many it is for, at most.
+      flow: Anything with `log_prob` and `bits_per_dim`.
+      data: The data, in splits.
+      draws: Number of draws of the noise, for the weighted figure.
+      weighted_examples: Number of examples for the weighted figure, at most.
       split: "test", "validation" or "train".
-      seed: of the noise.
-      say: where to tell what is being done.
+      seed: Seed for the noise draws.
+      log: Function called with each progress message.
     """
     if draws < 1 or weighted_examples < 1:
-        raise ValueError(f"--draws and --weighted-examples are positive. Received: {draws} and {weighted_examples}")
+        raise ValueError(f"Both are positive. Received: draws={draws}, weighted_examples={weighted_examples}")
     x, in_bits = getattr(data, split), data.is_image
     rows = np.random.default_rng(0).permutation(len(x))[:weighted_examples]
-    say(f"Likelihoods of {len(x):,} {split} examples with one draw of the noise, of {len(rows):,} with {draws} ...")
+    log(f"Likelihoods of {len(x):,} {split} examples with one draw of the noise, of {len(rows):,} with {draws} ...")
     single = likelihoods(flow, x, in_bits, seed=seed)
     weighted = likelihoods(flow, x[rows], in_bits, num_draws=draws, seed=seed)
     figures = {

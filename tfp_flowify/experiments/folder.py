@@ -20,7 +20,7 @@ class RunFolder:
     last of all, says that the run is complete.
 
     Args:
-      path: of the folder.
+      path: Path of the folder.
     """
 
     def __init__(self, path):
@@ -28,13 +28,12 @@ class RunFolder:
         self.config, self.history_file = self.path / "config.json", self.path / "history.csv"
         self.last, self.best = self.path / "last.keras", self.path / "best.keras"
         self.saved_model, self.report = self.path / "saved_model", self.path / "report.json"
+        self.page = self.path / "report.html"
 
     def check_free(self):
         """Makes the folder; an error where it holds a run already."""
         if self.config.exists():
-            raise FileExistsError(
-                f"{self.path} holds a run already. Go on with it (--resume), or give another folder (--out DIR)."
-            )
+            raise FileExistsError(f"{self.path} holds a run already. Resume it, or give another folder (out=DIR).")
         self.make()
 
     def start(self, config: dict):
@@ -51,8 +50,13 @@ class RunFolder:
             probe.unlink()
         except OSError as error:
             raise PermissionError(
-                f"{self.path} cannot be written to ({error.strerror}). Give another folder (--out DIR)."
+                f"{self.path} cannot be written to ({error.strerror}). Give another folder (out=DIR)."
             ) from error
+
+    def remove_report(self):
+        """Takes back what says that the run is complete, before it is trained further."""
+        self.report.unlink(missing_ok=True)
+        self.page.unlink(missing_ok=True)
 
     def read_config(self) -> dict:
         """The arguments of the run."""

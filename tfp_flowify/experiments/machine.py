@@ -8,13 +8,13 @@ import keras
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-import tfp_flowify
+from tfp_flowify.version import __version__
 
 
 def versions() -> dict:
     """Of what the figures of a run may depend on."""
     return {
-        "tfp_flowify": tfp_flowify.__version__,
+        "tfp_flowify": __version__,
         "python": platform.python_version(),
         "tensorflow": tf.__version__,
         "tensorflow_probability": tfp.__version__,

@@ -19,9 +19,9 @@ class Experiment:
     """A run of the paper.
 
     Args:
-      data, model, noise: as for `train`.
-      paper: the figure there, bits per dimension or nats.
-      minutes: that it is given here.
+      data, model, noise: See `tfp_flowify.experiments.Options`.
+      paper: The figure there, bits per dimension or nats.
+      minutes: Time that it is given here.
     """
 
     data: str
@@ -86,11 +86,11 @@ def reproduce(experiments, runs, out, folders: dict, minutes=None) -> list:
     """Runs experiments one after the other; the names of those that failed.
 
     Args:
-      experiments: to run.
-      runs: folder of the run folders.
-      out: folder of the page, written anew after each.
-      folders: of "images" and of "tables".
-      minutes: for each, in place of its own.
+      experiments: Those to run.
+      runs: Folder of the run folders.
+      out: Folder of the page, written anew after each.
+      folders: Where "images" and "tables" are.
+      minutes: Time for each, in place of its own.
     """
     failed = []
     for folder in (runs, out):

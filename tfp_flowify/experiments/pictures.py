@@ -46,7 +46,7 @@ def draw_image_samples(folder, flow, data, temperature):
     x = data.test[: min(count, 32)]
     pairs = np.stack([np.asarray(x, np.float32), np.asarray(flow.reconstruct(x))], axis=1).reshape(-1, *data.shape)
     samples, means = flow.sample(count, **drawn), flow.sample(count, mean=True, **drawn)
-    if data.shape[-1] not in (1, 3):  # No colours: the first channel, grey.
+    if data.shape[-1] not in (1, 3, 4):  # No colours: the first channel, grey.
         samples, means, pairs = samples[..., :1], means[..., :1], pairs[..., :1]
     save_panels(folder / "samples.png", {"samples": samples}, limits)
     save_panels(folder / "samples_mean.png", {"samples, what is dropped at its mean": means}, limits)

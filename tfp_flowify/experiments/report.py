@@ -5,15 +5,22 @@ from tfp_flowify.experiments.page import write_page
 from tfp_flowify.experiments.pictures import draw_all
 
 
-def write_report(folder, flow, data, say=print) -> dict:
-    """Figures, pictures, SavedModel and page of a run, from its best flow. Prints the table."""
+def write_report(folder, flow, data, log=print) -> dict:
+    """Writes figures, pictures, SavedModel and page of a run, from its best flow.
+
+    Args:
+      folder: Folder of the run.
+      flow: The best flow.
+      data: The data of the run.
+      log: Function called with each progress message, and with the table of figures.
+    """
     config, history = folder.read_config(), folder.read_history()
     last, best = history[-1], (min if data.is_image else max)(history, key=lambda row: row["validation"])
     report = {
         "data": config["data"],
         "model": config["model"],
         "minutes": config["minutes"],
-        **evaluate(flow, data, config["draws"], config["weighted_examples"], say=say),
+        **evaluate(flow, data, config["draws"], config["weighted_examples"], log=log),
         "validation": best["validation"],
         "best_epoch": best["epoch"],
         "epochs": last["epoch"],
@@ -23,13 +30,13 @@ def write_report(folder, flow, data, say=print) -> dict:
         **{name: last[name] for name in ("seconds_to_first_step", "seconds_per_step", "peak_memory_bytes")},
         "machine": config["machine"],
     }
-    say("Drawing, exporting ...")
+    log("Drawing, exporting ...")
     names = draw_all(folder.path, flow, data, history, config["temperature"])
     flow.export(folder.saved_model)
     write_page(folder.path, report, config, names)
     folder.write_json(folder.report, report)
-    say("\n" + table(report) + "\n")
-    say(f"Pictures in {folder.path}: {', '.join(names)}")
-    say(f"One page with all of it: {folder.path / 'report.html'}")
-    say(f"The flow: {folder.best.name} for Keras, {folder.saved_model.name} for TensorFlow alone.")
+    log("\n" + table(report) + "\n")
+    log(f"Pictures in {folder.path}: {', '.join(names)}")
+    log(f"One page with all of it: {folder.page}")
+    log(f"The flow: {folder.best.name} for Keras, {folder.saved_model.name} for TensorFlow alone.")
     return report

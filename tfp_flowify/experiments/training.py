@@ -1,6 +1,8 @@
 """A training run, from data to a folder with a trained flow and a report; it can be killed and resumed."""
 
+import contextlib
 import dataclasses
+import random
 from pathlib import Path
 
 import keras
@@ -19,6 +21,9 @@ from tfp_flowify.optimizer import FusedAdam
 
 #: An epoch has at least so many steps: small data are gone through several times in one.
 LEAST_STEPS = 100
+
+#: With fewer training examples there is a warning.
+FEW_EXAMPLES = 100
 
 
 @dataclasses.dataclass
@@ -39,8 +44,8 @@ class Options:
     seed: int = 0
     noise: str = "normal"
     transform: str | None = None
-    steps: int = 1
-    inverse: str = "funnel"
+    stages: int = 1
+    density: str = "funnel"
     precision: str = "float32"
     strategy: str = "none"
     xla: bool | None = None
@@ -55,9 +60,9 @@ class Options:
     def __post_init__(self):
         for name, value in vars(self).items():
             if not all(_is_allowed(name, number) for number in (value if isinstance(value, list) else [value])):
-                raise ValueError(f"--{name.replace('_', '-')} is a positive number. Received: {value}")
+                raise ValueError(f"{name} is a positive number. Received: {name}={value}")
         if self.minutes is None and self.epochs is None:
-            raise ValueError("Say how long to train: --minutes or --epochs, or both.")
+            raise ValueError("Say how long to train: minutes=N, epochs=N or both.")
 
     def completed(self, data: Data) -> "Options":
         """With what depends on the data."""
@@ -84,65 +89,80 @@ def _absolute(path) -> str:
     return str(Path(path).expanduser().absolute())
 
 
-def train(options: Options, out, say=print) -> dict | None:
+def train(options: Options, out, log=print) -> dict | None:
     """Trains a flow and writes all that belongs to the run into a folder.
 
     Args:
-      options: of the run.
-      out: the folder.
-      say: where to tell what is being done.
+      options: What to train, and how.
+      out: Path of the folder.
+      log: Function called with each progress message.
 
     Returns:
       The report, or None when it was interrupted by Ctrl-C.
     """
-    folder, make_scope = RunFolder(out), _prepare(options)
+    folder = RunFolder(out)
     folder.check_free()
-    data = load(options.data, options.data_dir, options.download, options.image_size)
-    say(data.describe())
-    options = options.completed(data)
-    _steps_per_epoch(data, options)
-    with make_scope():
-        flow = _fresh_flow(options, data)
-    folder.start({**dataclasses.asdict(options), "versions": versions(), "machine": machine()})
-    return _run(flow, data, options, folder, say)
+    with _configured(options) as strategy:
+        data = _load(options, log)
+        options = options.completed(data)
+        _steps_per_epoch(data, options)
+        with strategy.scope():
+            flow = _fresh_flow(options, data)
+        about = {"columns": data.columns, "versions": versions(), "machine": machine()}
+        folder.start({**dataclasses.asdict(options), **about})
+        return _run(flow, data, options, folder, log)
 
 
-def resume(out, given: dict | None = None, say=print) -> dict | None:
+def resume(out, given: dict | None = None, log=print) -> dict | None:
     """Goes on with the run in a folder, from its last epoch, as if it had never stopped.
 
     Args:
-      out: the folder.
-      given: options; budgets and `data_dir` may differ from those that the run was started with.
-      say: where to tell what is being done.
+      out: Path of the folder.
+      given: Options; budgets and `data_dir` may differ from those that the run was started with.
+      log: Function called with each progress message.
     """
     folder = RunFolder(out)
     options = _options_of(folder, given or {})
     folder.make()
     folder.write_json(folder.config, {**folder.read_config(), **dataclasses.asdict(options)})
-    make_scope = _prepare(options)
+    with _configured(options) as strategy:
+        data = _load(options, log)
+        with strategy.scope():
+            flow = folder.load(folder.last) if folder.last.is_file() else _fresh_flow(options, data)
+        return _run(flow, data, options, folder, log)
+
+
+def _load(options, log):
     data = load(options.data, options.data_dir, options.download, options.image_size)
-    say(data.describe())
-    with make_scope():
-        flow = folder.load(folder.last) if folder.last.is_file() else _fresh_flow(options, data)
-    return _run(flow, data, options, folder, say)
+    log(data.describe())
+    if len(data.train) < FEW_EXAMPLES:
+        log(f"Warning: {len(data.train)} examples to train on are few. What is learned will hardly hold for others.")
+    return data
 
 
-def _run(flow, data, options, folder, say):
+def _run(flow, data, options, folder, log):
     sizes = f"{trained_numbers(flow):,} weights, {len(flow.network.layers)} layers"
-    say(f"{options.model}: {sizes}; run folder {folder.path}")
-    if _fit(flow, data, options, folder, say):
-        say(f"Stopped; what was learned is in {folder.last}. To go on: --resume --out {folder.path}")
+    log(f"{options.model}: {sizes}; run folder {folder.path}")
+    if _fit(flow, data, options, folder, log):
+        log(f"Stopped; what was learned is in {folder.last}.")
         return None
-    return write_report(folder, folder.load(), data, say)
+    return write_report(folder, folder.load(), data, log)
 
 
-def _prepare(options: Options):
-    """Sets precision and seed; gives the scope in which flows are made."""
+@contextlib.contextmanager
+def _configured(options: Options):
+    """Precision and seed of a run; afterwards they are what they were before. Gives the distribution strategy."""
+    policy, tensor_float = keras.config.dtype_policy(), tf.config.experimental.tensor_float_32_execution_enabled()
+    drawn = random.getstate()  # Keras seeds its initializers and its dropout from here.
     tf.config.experimental.enable_tensor_float_32_execution(False)  # Else GPUs round inside products of matrices.
-    strategy = tf.distribute.MirroredStrategy() if options.strategy == "mirrored" else tf.distribute.get_strategy()
     keras.config.set_dtype_policy(options.precision)
-    keras.utils.set_random_seed(options.seed)
-    return strategy.scope
+    random.seed(options.seed)
+    try:
+        yield tf.distribute.MirroredStrategy() if options.strategy == "mirrored" else tf.distribute.get_strategy()
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(tensor_float)
+        keras.config.set_dtype_policy(policy)
+        random.setstate(drawn)
 
 
 def _options_of(folder, given: dict) -> Options:
@@ -154,7 +174,7 @@ def _options_of(folder, given: dict) -> Options:
         if name not in free and kept.get(name) not in (value, _absolute(str(value))):
             raise ValueError(
                 f"The run in {folder.path} was started with {name}={kept.get(name)!r}, so it cannot go on with "
-                f"{value!r}. Leave it out, or start another run (--out DIR)."
+                f"{value!r}. Leave it out, or start another run (out=DIR)."
             )
     if any(name in free for name in budgets):
         kept.update(dict.fromkeys(budgets))
@@ -162,8 +182,8 @@ def _options_of(folder, given: dict) -> Options:
 
 
 def _fresh_flow(options, data: Data):
-    funnel = {"transform": options.transform, "steps": options.steps, "inverse": options.inverse}
-    flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, **funnel)
+    density = {"transform": options.transform, "stages": options.stages, "density": options.density}
+    flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, **density)
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
     flow.adapt(data.train[spread], seed=options.seed)
     optimizer = FusedAdam(options.learning_rate, global_clipnorm=options.clip_norm or None)
@@ -176,12 +196,12 @@ def _steps_per_epoch(data, options):
     one_pass = len(data.train) // options.batch_size
     if one_pass < 1:
         raise ValueError(
-            f"{options.data} has {len(data.train)} training examples, fewer than --batch-size {options.batch_size}."
+            f"{options.data} has {len(data.train)} training examples, fewer than batch_size={options.batch_size}."
         )
     return one_pass * -(-LEAST_STEPS // one_pass)
 
 
-def _fit(flow, data, options, folder, say) -> bool:
+def _fit(flow, data, options, folder, log) -> bool:
     """Trains until time or epochs are used up; whether it was interrupted."""
     done, steps_per_epoch = steps_of(flow), _steps_per_epoch(data, options)
     rows = folder.read_history(done)
@@ -191,24 +211,26 @@ def _fit(flow, data, options, folder, say) -> bool:
         options.minutes, options.epochs and options.epochs * steps_per_epoch, rows[-1]["seconds"] if rows else 0.0
     )
     if clock.share(done) >= 1:
-        say("All of its training is done already.")
+        log("All of its training is done already.")
         return False
     if done:
-        say(f"Going on after step {done:,} in epoch {rows[-1]['epoch']}, {clock_time(clock.seconds)} into the run.")
-    interrupt, one_pass = StopOnInterrupt(), len(data.train) // options.batch_size
-    flow.fit(
-        batches(data.train, options.batch_size, options.seed, done // one_pass).skip(done % one_pass),
-        epochs=10**9,
-        initial_epoch=rows[-1]["epoch"] if rows else 0,
-        steps_per_epoch=steps_per_epoch,
-        shuffle=False,  # The batches are.
-        verbose=0,
-        callbacks=[
-            interrupt,
-            CosineDecay(clock, options.learning_rate),
-            Validation(data.validation[: options.validation_examples], data.is_image),
-            Progress(clock, unit_of(data)),
-            Recorder(folder, clock, data.is_image, rows),
-        ],
-    )
+        log(f"Going on after step {done:,} in epoch {rows[-1]['epoch']}, {clock_time(clock.seconds)} into the run.")
+    folder.remove_report()  # It is of the training so far.
+    one_pass = len(data.train) // options.batch_size
+    with StopOnInterrupt() as interrupt:
+        flow.fit(
+            batches(data.train, options.batch_size, options.seed, done // one_pass).skip(done % one_pass),
+            epochs=10**9,
+            initial_epoch=rows[-1]["epoch"] if rows else 0,
+            steps_per_epoch=steps_per_epoch,
+            shuffle=False,  # The batches are.
+            verbose=0,
+            callbacks=[
+                interrupt,
+                CosineDecay(clock, options.learning_rate),
+                Validation(data.validation[: options.validation_examples], data.is_image),
+                Progress(clock, unit_of(data)),
+                Recorder(folder, clock, data.is_image, rows),
+            ],
+        )
     return interrupt.interrupted

@@ -13,9 +13,10 @@ from tfp_flowify.layers.activations import (
     Spline,
     Tanh,
 )
-from tfp_flowify.layers.base import Dropping, FlowLayer, Inverse
+from tfp_flowify.layers.base import Dropping, FlowLayer
 from tfp_flowify.layers.branches import Add, Concatenate, Duplicate, Residual
 from tfp_flowify.layers.coupling import SplineCoupling
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.linear import Conv1D, Conv2D, Dense, FourierConv2D, Linear
 from tfp_flowify.layers.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D
 from tfp_flowify.layers.scale import Normalization, Rescaling
@@ -33,6 +34,7 @@ __all__ = [
     "Conv2D",
     "Cropping2D",
     "Dense",
+    "Densities",
     "Dequantize",
     "Dropping",
     "Duplicate",
@@ -40,7 +42,6 @@ __all__ = [
     "FlowLayer",
     "FourierConv2D",
     "GlobalAveragePooling2D",
-    "Inverse",
     "LeakyReLU",
     "Linear",
     "Logit",

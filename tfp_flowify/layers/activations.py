@@ -1,5 +1,7 @@
 """Activations, entry by entry. Those that reach only part of the line are `is_onto = False` as bijectors."""
 
+from typing import ClassVar
+
 import keras
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -7,6 +9,8 @@ import tensorflow_probability as tfp
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import positive, whole
 from tfp_flowify.layers.base import FlowLayer, register
+
+tfb = tfp.bijectors
 
 
 class Activation(FlowLayer):
@@ -32,8 +36,8 @@ class LeakyReLU(Activation):
     def call(self, x):
         return keras.ops.leaky_relu(x, self.negative_slope)
 
-    def make_bijector(self, shape, inverse):
-        return fb.Sequential([fb.LeakyReLU(self.negative_slope)], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(fb.LeakyReLU(self.negative_slope), shape)
 
 
 @register
@@ -41,7 +45,7 @@ class PReLU(Activation):
     """z = x where x >= 0, slope x elsewhere, with a trainable positive slope for each channel. Exact.
 
     Args:
-      negative_slope: the slope at the start.
+      negative_slope: The slope at the start.
 
     >>> PReLU(0.25)(tf.constant([[-2.0, 2.0]])).numpy().tolist()
     [[-0.5, 2.0]]
@@ -59,8 +63,8 @@ class PReLU(Activation):
         slope = tf.cast(tf.exp(tf.convert_to_tensor(self.log_slope)), x.dtype)
         return tf.where(x < 0, slope * x, x)
 
-    def make_bijector(self, shape, inverse):
-        return fb.Sequential([fb.PReLU(self.log_slope)], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(fb.PReLU(self.log_slope), shape)
 
 
 @register
@@ -68,11 +72,17 @@ class ReLU(Activation):
     """z = max(x, 0). In a flow, noise takes the place of the zeros, and what was below zero has a density. A bound.
 
     Args:
-      noise_scale: scale of the noise at the start; it is trained, one for each channel.
+      noise_scale: Scale of the noise at the start; it is trained, one for each channel.
 
     >>> ReLU()(tf.constant([[-2.0, 2.0]])).numpy().tolist()
     [[0.0, 2.0]]
     """
+
+    fixed_arguments: ClassVar = {
+        "max_value": ((None,), "what it cuts off above has no density; Stochastic(keras.layers.ReLU(...)) takes it"),
+        "negative_slope": ((0, 0.0), "LeakyReLU has a slope below zero"),
+        "threshold": ((0, 0.0), "the threshold is zero; Stochastic(keras.layers.ReLU(...)) takes any"),
+    }
 
     def __init__(self, noise_scale=1.0, **kwargs):
         super().__init__(**kwargs)
@@ -81,11 +91,11 @@ class ReLU(Activation):
     def call(self, x):
         return keras.ops.relu(x)
 
-    def make_bijector(self, shape, inverse):
+    def make_bijector(self, shape, densities):
         channels = shape[-1:]
-        scale = inverse.weight("log_noise_scale", channels, float(keras.ops.log(self.noise_scale)))
-        density = [inverse.weight(name, channels) for name in ("sign_logit", "log_scale")]
-        return fb.Sequential([fb.ReLU(channels, scale, *density)], event_shape=shape)
+        scale = densities.add("log_noise_scale", channels, float(keras.ops.log(self.noise_scale)))
+        density = [densities.add(name, channels) for name in ("sign_logit", "log_scale")]
+        return fb.bind(fb.ReLU(channels, scale, *density), shape)
 
 
 @register
@@ -99,8 +109,8 @@ class Abs(Activation):
     def call(self, x):
         return keras.ops.absolute(x)
 
-    def make_bijector(self, shape, inverse):
-        return fb.Sequential([fb.Abs(inverse.weight("sign_logit"))], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(fb.Abs(densities.add("sign_logit")), shape)
 
 
 @register
@@ -118,8 +128,8 @@ class ELU(Activation):
     def call(self, x):
         return keras.ops.elu(x, self.alpha)
 
-    def make_bijector(self, shape, inverse):
-        return fb.Sequential([fb.ELU(self.alpha)], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(fb.ELU(self.alpha), shape)
 
 
 class _Fixed(Activation):
@@ -131,8 +141,8 @@ class _Fixed(Activation):
     def call(self, x):
         return self.function(x)
 
-    def make_bijector(self, shape, inverse):
-        return fb.Sequential([self.bijector()], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(self.bijector(), shape)
 
 
 @register
@@ -154,7 +164,7 @@ class Tanh(_Fixed):
     [0.0]
     """
 
-    function, bijector = staticmethod(keras.ops.tanh), fb.Tanh
+    function, bijector = staticmethod(keras.ops.tanh), tfb.Tanh
 
 
 @register
@@ -165,7 +175,7 @@ class Sigmoid(_Fixed):
     [0.5]
     """
 
-    function, bijector = staticmethod(keras.ops.sigmoid), fb.Sigmoid
+    function, bijector = staticmethod(keras.ops.sigmoid), tfb.Sigmoid
 
 
 @register
@@ -176,7 +186,7 @@ class Softplus(_Fixed):
     [0.6930999755859375]
     """
 
-    function, bijector = staticmethod(keras.ops.softplus), fb.Softplus
+    function, bijector = staticmethod(keras.ops.softplus), tfb.Softplus
 
 
 @register
@@ -194,11 +204,11 @@ class Logit(Activation):
     def call(self, x):
         return self.run(self._bijector(x.shape[1:]), x)
 
-    def make_bijector(self, shape, inverse):
+    def make_bijector(self, shape, densities):
         return self._bijector(shape)
 
     def _bijector(self, shape):
-        return fb.Sequential([tfp.bijectors.Invert(tfp.bijectors.Sigmoid())], event_shape=shape)
+        return fb.bind(tfb.Invert(tfb.Sigmoid()), shape)
 
 
 @register
@@ -206,9 +216,9 @@ class Spline(Activation):
     """A trainable monotone function, shared by all entries or one for each channel: the paper's activation. Exact.
 
     Args:
-      bins: pieces of the rational-quadratic spline on [-bound, bound]; outside it is the identity.
-      bound: see there.
-      per_channel: one function for each channel.
+      bins: Number of pieces of the rational-quadratic spline on [-bound, bound]; outside it is the identity.
+      bound: The spline lives on [-bound, bound].
+      per_channel: Whether each channel has a function of its own.
 
     >>> Spline()(tf.constant([[0.5, 3.0]])).numpy().tolist()
     [[0.5, 3.0]]
@@ -223,10 +233,46 @@ class Spline(Activation):
         size = 3 * self.bins - 1
         shape = [input_shape[-1], size] if self.per_channel else [size]
         self.parameters = self.add_weight(name="parameters", shape=shape, initializer="zeros")
-        self.spline = fb.RationalQuadraticSpline(self.parameters, self.bound)
+        self.spline = fb.Spline(self.parameters, self.bound)
 
     def call(self, x):
         return self.run(self.spline, x)
 
-    def make_bijector(self, shape, inverse):
-        return fb.Sequential([self.spline], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(self.spline, shape)
+
+
+# The layers by the names of Keras' activation functions, with Keras' default arguments.
+_BY_NAME = {
+    "relu": ReLU,
+    "leaky_relu": lambda **kwargs: LeakyReLU(0.2, **kwargs),
+    "elu": ELU,
+    "selu": SELU,
+    "tanh": Tanh,
+    "sigmoid": Sigmoid,
+    "softplus": Softplus,
+}
+
+
+def activation_layer(activation, dtype=None) -> FlowLayer | None:
+    """The layer for an argument `activation`, or None for the identity.
+
+    Args:
+      activation: None, the name of a Keras activation, the function itself, or a layer of this package.
+      dtype: Dtype policy of the layer.
+
+    >>> type(activation_layer("relu")).__name__
+    'ReLU'
+    """
+    if activation is None or isinstance(activation, FlowLayer):
+        return activation
+    name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
+    if name == "linear":
+        return None
+    if name not in _BY_NAME:
+        raise ValueError(
+            f"activation is one of {', '.join(map(repr, _BY_NAME))}, 'linear', or a layer of tfp_flowify.layers. "
+            f"Received: activation={name!r}. For any other function, put Stochastic(function) behind the layer: it "
+            "adds noise, so its bound is looser."
+        )
+    return _BY_NAME[name](dtype=dtype)

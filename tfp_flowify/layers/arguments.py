@@ -1,5 +1,13 @@
 """Arguments of layers, checked where they are given."""
 
+#: Arguments of Keras layers that can have one value here: the values that are accepted, and why there is no other.
+CHANNELS_LAST = {
+    "data_format": (
+        (None, "channels_last"),
+        "channels are the last axis; put Permute((2, 3, 1)) in front of images with channels first",
+    )
+}
+
 
 def positive(name: str, value) -> float:
     """A positive number, or an error that names it."""
@@ -30,6 +38,30 @@ def one_of(name: str, value, choices):
     return value
 
 
+def drop_fixed(owner: str, fixed: dict, given: dict) -> dict:
+    """The given arguments without those of Keras that can have one value here; an error where they have another.
+
+    Args:
+      owner: Name of the layer, for the error.
+      fixed: For each name, the values that are accepted, and a reason.
+      given: Arguments of a layer.
+    """
+    for name in fixed.keys() & given.keys():
+        accepted, reason = fixed[name]
+        if given[name] not in accepted:
+            raise ValueError(f"{owner} takes {name}={accepted[-1]!r} only: {reason}. Received: {name}={given[name]!r}")
+    return {name: value for name, value in given.items() if name not in fixed}
+
+
+def check_full_precision(layer):
+    """Raises an error where the weights of a Keras layer would be in half precision."""
+    if layer.variable_dtype not in ("float32", "float64"):
+        raise ValueError(
+            f"{type(layer).__name__} keeps its weights in float32 or float64, since a flow must be undone exactly. "
+            f"Received: dtype={layer.dtype_policy.name!r}. With 'mixed_bfloat16' networks compute in bfloat16."
+        )
+
+
 def window_counts(sides, kernel_size, strides, padding) -> tuple:
     """How many windows fit along each side; None where the side is not known."""
     lost = [0 if padding == "same" else kernel - 1 for kernel in kernel_size]
@@ -43,7 +75,7 @@ def window_counts(sides, kernel_size, strides, padding) -> tuple:
 
 
 def check_image(name: str, shape, ndims: int = 2):
-    """An error where a tensor is no batch of images, or of sequences for ndims 1."""
+    """Raises an error where a tensor is no batch of images, or of sequences for ndims 1."""
     if len(shape) != ndims + 2:
         expected = ("batch", *["side"] * ndims, "channels")
         raise ValueError(f"{name} takes ({', '.join(expected)}). Received: shape={tuple(shape)}")

@@ -1,19 +1,22 @@
-"""The base of all Keras layers: the ordinary layer, and a bijector over the same weights."""
+"""The base classes of all Keras layers: the ordinary layer, and a bijector over the same weights."""
 
 import inspect
+import math
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import whole
-from tfp_flowify.layers.conditioners import InPrecision, PerChannel, conditioner_for, ensure_built, training_mode
-
-register = keras.saving.register_keras_serializable("tfp_flowify")
-
+from tfp_flowify import transforms
+from tfp_flowify.layers.arguments import check_full_precision, drop_fixed, whole
+from tfp_flowify.layers.densities import Densities, register
+from tfp_flowify.layers.networks import PerChannel, conditioner_for, ensure_built
 
 # What `Layer` takes care of itself.
 _OF_KERAS = ("self", "args", "kwargs", "name", "dtype", "trainable", "autocast", "activity_regularizer")
+
+__all__ = ["Dropping", "FlowLayer", "make_transform", "register"]
 
 
 class FlowLayer(keras.layers.Layer):
@@ -22,10 +25,10 @@ class FlowLayer(keras.layers.Layer):
     Called on a tensor it is the ordinary layer, and its weights are those of the ordinary layer: it can stand in any
     Keras model. A `FlowModel` asks it for its bijector over the same weights, by
 
-        make_bijector(shape, inverse) -> FlowBijector
+        make_bijector(shape, densities) -> FlowBijector
 
     with the event shape that comes in, or a list of them. Weights that only the flow needs, the scales of noise and the
-    densities of what is dropped, are added to `inverse`, and so belong to the flow, not to the layer.
+    densities of what is dropped, are added to `densities`, and so belong to the flow, not to the layer.
 
     A layer keeps each argument of `__init__` as an attribute of the same name; its config follows from that. Weights
     are kept in full precision, in which the flow runs; `call` runs in the layer's compute dtype.
@@ -33,22 +36,29 @@ class FlowLayer(keras.layers.Layer):
     >>> class Double(FlowLayer):
     ...     def call(self, x):
     ...         return 2 * x
-    ...     def make_bijector(self, shape, inverse):
-    ...         return fb.Sequential([fb.Diagonal(log_scale=tf.math.log(2.0))], event_shape=shape)
+    ...     def make_bijector(self, shape, densities):
+    ...         return fb.bind(fb.Diagonal(log_scale=tf.math.log(2.0)), shape)
     >>> Double()(tf.ones([2])).numpy().tolist()
     [2.0, 2.0]
     """
 
-    def make_bijector(self, shape, inverse: "Inverse") -> fb.FlowBijector:
-        raise NotImplementedError(f"{type(self).__name__} must define make_bijector(shape, inverse).")
+    #: Arguments of the Keras layer of the same name that can have one value here, see `arguments.drop_fixed`.
+    fixed_arguments: ClassVar = {}
+
+    def __init__(self, **kwargs):
+        super().__init__(**drop_fixed(type(self).__name__, self.fixed_arguments, kwargs))
+        check_full_precision(self)
+
+    def make_bijector(self, shape, densities: Densities) -> fb.FlowBijector:
+        raise NotImplementedError(f"{type(self).__name__} must define make_bijector(shape, densities).")
 
     def add_weight(self, *args, autocast=False, **kwargs):
         return super().add_weight(*args, autocast=autocast, **kwargs)
 
     def run(self, bijector, x, training=False):
         """The ordinary layer as a bijector knows it, in full precision."""
-        with training_mode(training):
-            return tf.cast(bijector.network(tf.cast(x, self.variable_dtype)), self.compute_dtype)
+        z = bijector.without_noise(tf.cast(x, self.variable_dtype), fb.Context(training=bool(training)))
+        return tf.cast(z, self.compute_dtype)
 
     def get_config(self):
         own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self._argument_names()}
@@ -72,94 +82,76 @@ class Dropping(FlowLayer):
     """A layer that may drop dimensions, with a density for them.
 
     Args:
-      inverse: "funnel", a density given the output, by a small network; "multiscale", standard normal, with no weights;
-        or a conditioner of one's own: any Keras model of the output that gives the parameters of the transform.
-      transform: how what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline" or
+      density: The density of what is dropped. "funnel" is one given the output, by a small network; "multiscale" is the
+        standard normal, with no weights (the paper's two variants); or a network of one's own: any Keras model of the
+        output that gives the parameters of the transform.
+      transform: How what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline" or
         "affine+spline".
-      width: units of the hidden layers of that small network; chosen by its input and output if left out.
+      width: Units of the hidden layers of that small network; chosen by its input and output if left out.
 
     >>> from tfp_flowify.layers import Dense
     >>> own = keras.Sequential([keras.Input([2]), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
-    >>> Dense(2, inverse=own)(tf.ones([5, 3])).shape.as_list()  # One dropped value, with a mean and a log-scale.
+    >>> Dense(2, density=own)(tf.ones([5, 3])).shape.as_list()  # One dropped value, with a mean and a log-scale.
     [5, 2]
     """
 
     #: Whether what is dropped is positive by nature, so that its density is one of sizes.
     odd = False
 
-    def __init__(self, inverse="funnel", transform="affine", width=None, **kwargs):
+    def __init__(self, density="funnel", transform="affine", width=None, **kwargs):
         super().__init__(**kwargs)
         self.width = width if width is None else whole("width", width)
-        if inverse not in ("funnel", "multiscale") and not isinstance(inverse, keras.layers.Layer):
-            raise ValueError(f'inverse is "funnel", "multiscale" or a Keras model. Received: inverse={inverse!r}')
+        if density not in ("funnel", "multiscale") and not isinstance(density, keras.layers.Layer):
+            raise ValueError(f'density is "funnel", "multiscale" or a Keras model. Received: density={density!r}')
         make_transform(transform)
         self.transform = transform
-        self._inverse = _Untracked(inverse)
+        self._density = _Untracked(density)
 
     @property
-    def inverse(self):
-        return self._inverse.value
+    def density(self):
+        return self._density.value
 
-    def conditioner(self, inverse, given, dropped, kind=None):
-        """The network that gives the parameters of what is dropped, or None for "multiscale"."""
-        if self.inverse == "multiscale":
+    def conditioner(self, densities, given, dropped, kind=None, or_dropped=None):
+        """The network that gives the parameters of what is dropped, or None for "multiscale".
+
+        Args:
+          densities: Takes its weights.
+          given, dropped: Event shapes of what is kept and what is dropped.
+          kind: See `conditioner_for`.
+          or_dropped: Another shape of dropped values that a user's network may give the parameters of.
+        """
+        if self.density == "multiscale":
             return None
-        network = self.inverse
+        network, size = self.density, make_transform(self.transform, self.odd).size
         if network == "funnel":
-            size = make_transform(self.transform, self.odd).size
             network = conditioner_for(given, dropped, size, self.dtype_policy, kind, self.width)
-        ensure_built(network, given)
-        return inverse.network(network)
+        shape = ensure_built(network, given)[1:]
+        numbers = shape[-1] if kind == "last" else None if None in shape else math.prod(shape)
+        wanted = [size * math.prod(dropped), size * math.prod(or_dropped or dropped)]
+        if numbers is not None and numbers not in wanted:
+            raise ValueError(
+                f"The density of {self.name} is a network that gives {numbers} numbers, {shape}. It drops "
+                f"{math.prod(dropped)} values, {tuple(dropped)}, and transform={self.transform!r} needs {size} numbers "
+                f"for each: {wanted[0]}."
+            )
+        return densities.add_network(network)
 
-    def with_density_of_unseen(self, bijector, inverse):
+    def with_density_of_unseen(self, bijector, densities):
         """Where strides leave pixels that no window sees: a mean and a deviation for each channel of them."""
-        if self.inverse == "multiscale" or not bijector.unseen:
+        if self.density == "multiscale" or not bijector.unseen:
             return bijector
         pixels, channels = bijector.residuals[0].event_shape
-        return fb.Funnel(bijector, PerChannel(inverse.weight("unseen", [2 * channels]), pixels), name=bijector.name)
+        return fb.Funnel(bijector, PerChannel(densities.add("unseen", [2 * channels]), pixels), name=bijector.name)
 
-    def funnel(self, bijector, inverse, kind=None):
+    def funnel(self, bijector, densities, kind=None):
         """The bijector with a density for its first residual, if it has one."""
         if not bijector.residuals:
             return bijector
         dropped = tuple(bijector.residuals[0].event_shape)
-        conditioner = self.conditioner(inverse, bijector.outputs[0], dropped, kind)
+        conditioner = self.conditioner(densities, bijector.outputs[0], dropped, kind)
         if conditioner is None:
             return bijector
         return fb.Funnel(bijector, conditioner, make_transform(self.transform, self.odd))
-
-
-@register
-class Inverse(keras.layers.Layer):
-    """What a flow adds to its network: scales of noise, and densities of what is dropped. One part for each layer.
-
-    `flow.inverse.trainable = False` freezes them, `flow.network.trainable = False` all others.
-
-    >>> from tfp_flowify import FlowModel, layers
-    >>> flow = FlowModel([keras.Input([2]), layers.Dense(3)])
-    >>> [weight.name for weight in flow.inverse.parts[0].weights]
-    ['log_noise_scale']
-    """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.parts, self.networks = [], []
-        self.built = True
-
-    def part(self, layer) -> "Inverse":
-        """A place for the weights of one layer."""
-        self.parts.append(Inverse(dtype=layer.dtype_policy, name=f"{layer.name}_inverse"))
-        return self.parts[-1]
-
-    def weight(self, name, shape=(), value=0.0):
-        """A trainable weight in full precision."""
-        start = keras.initializers.Constant(value)
-        return self.add_weight(name=name, shape=shape, initializer=start, autocast=False)
-
-    def network(self, network):
-        """A function that runs a Keras model in its own precision and gives the result in that of its input."""
-        self.networks.append(network)
-        return InPrecision(network)
 
 
 class _Untracked:
@@ -171,8 +163,12 @@ class _Untracked:
 
 def make_transform(name: str, odd=False):
     """The transform that a layer's argument names; the odd one of its kind where only the size counts."""
-    affine, spline = (fb.Scale, fb.OddSpline) if odd else (fb.Affine, fb.Spline)
-    kinds = {"affine": affine, "spline": spline, "affine+spline": lambda: fb.Stack([affine(), spline(bound=3.0)])}
+    affine, spline = transforms.Standardize(shift=not odd), transforms.Spline
+    kinds = {
+        "affine": lambda: affine,
+        "spline": lambda: spline(odd=odd),
+        "affine+spline": lambda: transforms.Stack([affine, spline(bound=3.0, odd=odd)]),
+    }
     if name not in kinds:
         raise ValueError(f"transform is one of {list(kinds)}. Received: transform={name!r}")
     return kinds[name]()

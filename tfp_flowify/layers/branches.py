@@ -1,6 +1,7 @@
 """Branches: copies, sums, and the residual block."""
 
 import math
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
@@ -9,7 +10,7 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import one_of, positive, whole
 from tfp_flowify.layers.base import Dropping, FlowLayer, make_transform, register
 from tfp_flowify.layers.chain import chain
-from tfp_flowify.layers.network import network_bijector
+from tfp_flowify.layers.graph import model_bijector
 
 
 @register
@@ -32,8 +33,8 @@ class Duplicate(FlowLayer):
     def compute_output_shape(self, input_shape):
         return [tuple(input_shape)] * self.copies
 
-    def make_bijector(self, shape, inverse):
-        scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+    def make_bijector(self, shape, densities):
+        scale = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         return fb.Duplicate(shape, self.copies, scale, self.noise)
 
 
@@ -54,8 +55,8 @@ class Add(Dropping):
     def compute_output_shape(self, input_shape):
         return tuple(input_shape[0])
 
-    def make_bijector(self, shape, inverse):
-        return self.funnel(fb.Sum(shape[0], len(shape), self.variable_dtype), inverse)
+    def make_bijector(self, shape, densities):
+        return self.funnel(fb.Sum(shape[0], len(shape), self.variable_dtype), densities)
 
 
 @register
@@ -66,6 +67,8 @@ class Concatenate(FlowLayer):
     [5, 5]
     """
 
+    fixed_arguments: ClassVar = {"axis": ((-1,), "it joins along the last axis; put Permute in front for another")}
+
     def build(self, input_shape):
         _check_branches(self, input_shape, whole_shape=False)
 
@@ -75,10 +78,8 @@ class Concatenate(FlowLayer):
     def compute_output_shape(self, input_shape):
         return (*input_shape[0][:-1], sum(shape[-1] for shape in input_shape))
 
-    def make_bijector(self, shape, inverse):
-        wires = {f"x{i}": branch for i, branch in enumerate(shape)}
-        join = fb.Concatenate([branch[-1] for branch in shape])
-        return fb.Graph([fb.Node(join, tuple(wires), ("z",))], inputs=wires, outputs=("z",))
+    def make_bijector(self, shape, densities):
+        return fb.bind(fb.Concatenate([branch[-1] for branch in shape]), *shape)
 
 
 @register
@@ -86,10 +87,10 @@ class Residual(Dropping):
     """x + f(x), with f a list of layers. In a flow: two copies of x, one through f, and their sum. A bound.
 
     Args:
-      layers: the branch f.
-      shortcut: layers on the other side, where f changes the shape.
-      noise, noise_scale: of the copies.
-      inverse, transform: density of the difference of the two sides, see `Dropping`.
+      layers: The branch f.
+      shortcut: Layers on the other side, where f changes the shape.
+      noise, noise_scale: Kind of the noise that tells the copies apart, and its scale at the start.
+      **kwargs: The density of the difference of the two sides, see `Dropping`.
 
     >>> from tfp_flowify.layers import Dense, LeakyReLU
     >>> Residual([Dense(8), LeakyReLU(), Dense(3)])(tf.ones([5, 3])).shape.as_list()
@@ -123,17 +124,18 @@ class Residual(Dropping):
             input_shape = layer.compute_output_shape(input_shape)
         return input_shape
 
-    def make_bijector(self, shape, inverse):
-        branch = network_bijector(self.branch, inverse)
-        shortcut = network_bijector(self.side, inverse) if self.side else None
+    def make_bijector(self, shape, densities):
+        branch = model_bijector(self.branch, densities.add_part(self))
+        shortcut = model_bijector(self.side, densities.add_part(self)) if self.side else None
         image = branch.outputs[0]
         return fb.Residual(
             branch,
             shortcut,
-            self.conditioner(inverse, image, (*image, 1)),
+            self.conditioner(densities, image, (*image, 1)),
             make_transform(self.transform),
-            inverse.weight("log_noise_scale", (), math.log(self.noise_scale)),
+            densities.add("log_noise_scale", (), math.log(self.noise_scale)),
             self.noise,
+            self.variable_dtype,
         )
 
 

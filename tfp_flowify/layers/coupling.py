@@ -1,9 +1,12 @@
 """Coupling layers: some features are changed given the others."""
 
+import math
+
 from tfp_flowify import bijectors as fb
+from tfp_flowify import transforms
 from tfp_flowify.layers.arguments import positive, whole
 from tfp_flowify.layers.base import FlowLayer, register
-from tfp_flowify.layers.conditioners import InPrecision, conditioner_for, ensure_built
+from tfp_flowify.layers.networks import KerasFunction, conditioner_for, ensure_built
 
 
 @register
@@ -14,11 +17,11 @@ class SplineCoupling(FlowLayer):
     With a fresh network of its own it starts as the identity.
 
     Args:
-      kept: how many features are kept; half of them if left out.
-      swap: keep the last ones and change the first; alternate it from layer to layer.
-      bins, bound: of the spline.
-      conditioner: a Keras model of the kept features that gives 3 bins - 1 numbers for each changed one.
-      width: units of the hidden layers of the network that it makes without one.
+      kept: Number of features that are kept; half of them if left out.
+      swap: Whether to keep the last ones and change the first; alternate it from layer to layer.
+      bins, bound: Number of pieces of the spline, which lives on [-bound, bound].
+      conditioner: A Keras model of the kept features that gives 3 bins - 1 numbers for each changed one.
+      width: Units of the hidden layers of the network that it makes without one.
 
     >>> SplineCoupling()(tf.ones([5, 4])).shape.as_list()
     [5, 4]
@@ -38,16 +41,22 @@ class SplineCoupling(FlowLayer):
         kept = features // 2 if self.kept is None else self.kept
         if not 0 < kept < features:
             raise ValueError(f"{self.name} keeps some features and changes some. Received: kept={kept} of {features}")
-        spline = fb.Spline(self.bins, self.bound)
+        spline = transforms.Spline(self.bins, self.bound)
         changed = (*sides, features - kept)
         given = (*sides, kept)
         self.network = self.conditioner or conditioner_for(
             given, changed, spline.size, self.dtype_policy, width=self.width
         )
-        ensure_built(self.network, given)
-        function = InPrecision(self.network)
+        shape, wanted = ensure_built(self.network, given)[1:], spline.size * math.prod(changed)
+        if math.prod(shape) != wanted:
+            raise ValueError(
+                f"The conditioner of {self.name} gives {math.prod(shape)} numbers, {shape}. It changes "
+                f"{math.prod(changed)} values, {changed}, and a spline of {self.bins} bins needs {spline.size} numbers "
+                f"for each: {wanted}."
+            )
+        function = KerasFunction(self.network)
         coupling = fb.Coupling(features, function, kept, self.swap, spline, self.variable_dtype)
-        self.bijector = fb.Sequential([coupling], event_shape=(*sides, features))
+        self.bijector = fb.bind(coupling, (*sides, features))
 
     def call(self, x, training=None):
         return self.run(self.bijector, x, training)
@@ -55,5 +64,5 @@ class SplineCoupling(FlowLayer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def make_bijector(self, shape, inverse):
+    def make_bijector(self, shape, densities):
         return self.bijector

@@ -1,21 +1,22 @@
 """Dense layers and convolutions: their weights are those of a singular value decomposition."""
 
 import math
+from typing import ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import check_image, one_of, positive, sizes, whole, window_counts
+from tfp_flowify.bijectors.conditional import stage_sizes
+from tfp_flowify.bijectors.context import InContext
+from tfp_flowify.bijectors.linear import decompose
+from tfp_flowify.layers.activations import activation_layer
+from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive, sizes, whole, window_counts
 from tfp_flowify.layers.base import Dropping, make_transform, register
+from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation
 
-ORTHOGONAL = ("auto", "expm", "cayley", "householder")
-
-#: Up to this size "auto" takes the exponential; beyond it, so many reflections from a random start.
-WIDE, REFLECTIONS = 128, 64
-
-#: Of the entries of reflections at the start. Only directions count, so that it says how much a training step turns.
-VECTOR_SCALE = 0.1
+_NO_KERNEL = "the kernel is computed from rotations and singular values and is not a weight"
 
 
 class Linear(Dropping):
@@ -24,77 +25,110 @@ class Linear(Dropping):
     A fresh one keeps lengths: its rotations are random and all its singular values are `gain`.
 
     Args:
-      use_bias: whether to add a bias.
-      orthogonal: how the rotations V and U are held: "expm", "cayley" or "householder", which reach every rotation, at
+      activation: Function behind the layer, by Keras' name or as a layer of this package; see `activation_layer`.
+      use_bias: Whether to add a bias.
+      kernel_initializer: A Keras initializer for the kernel, which is decomposed; None for random rotations and `gain`.
+      bias_initializer, bias_regularizer, bias_constraint: As in Keras.
+      orthogonal: How the rotations V and U are held: "expm", "cayley" or "householder", which reach every rotation, at
         a cost of n^3 a step; or "auto", which for more than 128 dimensions takes 64 reflections of a random rotation,
         at a cost of n^2.
-      gain: the singular values at the start.
+      gain: The singular values at the start.
       noise: "normal" or "uniform", for the dimensions that it adds.
-      noise_scale: scale of the noise at the start; it is trained.
-      inverse, transform: the density of the dimensions that it drops, see `Dropping`.
-      steps: in how many steps those leave, at most. With one they are independent given the output; with more, each
-        step is given the output and the steps before, by a network of its own: better, and slower.
+      noise_scale: Scale of the noise at the start; it is trained.
+      stages: In how many stages the dropped dimensions leave, at most. With one they are independent given the output;
+        with more, each stage is given the output and the stages before, by a network of its own: better, and slower.
+      **kwargs: The density of the dimensions that it drops, see `Dropping`.
 
     >>> layer = Dense(2, gain=0.5)
     >>> layer(tf.ones([5, 3])).shape.as_list(), layer.kernel.shape.as_list()
     ([5, 2], [3, 2])
     """
 
-    def __init__(self, use_bias=True, orthogonal="auto", gain=1.0, noise="normal", noise_scale=1.0, steps=1, **kwargs):
+    fixed_arguments: ClassVar = {
+        "kernel_regularizer": ((None,), f"{_NO_KERNEL}; use weight decay in the optimizer, keras.optimizers.AdamW"),
+        "kernel_constraint": ((None,), _NO_KERNEL),
+    }
+
+    def __init__(
+        self,
+        activation=None,
+        use_bias=True,
+        kernel_initializer=None,
+        bias_initializer="zeros",
+        bias_regularizer=None,
+        bias_constraint=None,
+        orthogonal="auto",
+        gain=1.0,
+        noise="normal",
+        noise_scale=1.0,
+        stages=1,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
-        self.steps = whole("steps", steps)
-        if self.steps > 1 and isinstance(self.inverse, keras.layers.Layer):
-            raise ValueError(f"A conditioner of one's own is for one step. Received: steps={steps}")
+        self.stages = whole("stages", stages)
+        if self.stages > 1 and isinstance(self.density, keras.layers.Layer):
+            raise ValueError(f"A network of one's own is for one stage. Received: stages={stages}")
+        self.activation = activation_layer(activation, self.dtype_policy)
         self.use_bias = bool(use_bias)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
         self.orthogonal = one_of("orthogonal", orthogonal, ORTHOGONAL)
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.gain, self.noise_scale = positive("gain", gain), positive("noise_scale", noise_scale)
+        if kernel_initializer is not None and self.gain != 1:
+            raise ValueError(f"Give a kernel_initializer or a gain. Received: both, gain={gain}")
 
-    def build_linear(self, features, units):
-        start = keras.initializers.Constant(math.log(self.gain))
-        self.right = self._add_rotation("right", features)
-        self.log_singular = self.add_weight(name="log_singular", shape=[min(features, units)], initializer=start)
-        self.left = self._add_rotation("left", units)
-        self.bias = self.add_weight(name="bias", shape=[units], initializer="zeros") if self.use_bias else None
+    def build_linear(self, kernel_shape):
+        """Adds the weights of the layer whose kernel has this shape, the units last."""
+        *_, units = kernel_shape
+        features = math.prod(kernel_shape) // units
+        left = right = None
+        log_singular = np.full([min(features, units)], math.log(self.gain))
+        if self.kernel_initializer is not None:
+            kernel = np.asarray(self.kernel_initializer(kernel_shape)).reshape(features, units)
+            left, singular, right = decompose(kernel)
+            log_singular = np.log(singular)
+        self.right = add_rotation(self, "right", features, right)
+        self.log_singular = self.add_weight(
+            name="log_singular", shape=log_singular.shape, initializer=lambda shape, dtype: tf.cast(log_singular, dtype)
+        )
+        self.left = add_rotation(self, "left", units, left)
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(
+                name="bias",
+                shape=[units],
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
 
-    def _add_rotation(self, name, size):
-        kind = self.orthogonal
-        if kind == "auto":
-            kind = "expm" if size <= WIDE else "reflections"
-        if kind == "householder":
-            return fb.Householder(self._add_vectors(name, size, size))
-        base = self.add_weight(name=f"{name}_base", shape=(size, size), initializer="orthogonal", trainable=False)
-        if kind == "reflections":
-            return fb.Householder(self._add_vectors(name, REFLECTIONS, size), base)
-        if size == 1:
-            return fb.Expm(tf.zeros([0], self.variable_dtype), base)
-        skew = self.add_weight(name=f"{name}_skew", shape=[size * (size - 1) // 2], initializer="zeros")
-        return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](skew, base)
+    def build_activation(self, input_shape):
+        if self.activation is not None and not self.activation.built:
+            self.activation.build(self.compute_output_shape(input_shape))
 
-    def _add_vectors(self, name, count, size):
-        start = keras.initializers.RandomNormal(stddev=VECTOR_SCALE)
-        return self.add_weight(name=f"{name}_vectors", shape=(count, size), initializer=start)
-
-    def make_linear(self, inverse):
+    def make_linear(self, densities):
         added = self.left.size - self.right.size
-        scales = inverse.weight("log_noise_scale", [added], math.log(self.noise_scale)) if added > 0 else 0.0
+        scales = densities.add("log_noise_scale", [added], math.log(self.noise_scale)) if added > 0 else 0.0
         return fb.Linear(self.right, self.log_singular, self.left, self.bias, scales, self.noise)
 
-    def with_density(self, linear, given, inverse, kind=None):
+    def with_density(self, linear, given, densities, kind=None):
         """The linear layer with a density for what it drops at each place of its output, of the shape `given`."""
         if not linear.residuals:
             return linear
         (dropped,), units = linear.residuals[0].event_shape, given[-1]
         conditioners = []
-        for size in fb.step_sizes(dropped, min(self.steps, dropped)):
+        for size in stage_sizes(dropped, min(self.stages, dropped)):
             shape = (size,) if kind == "last" else (*given[:-1], size)
-            conditioners.append(self.conditioner(inverse, (*given[:-1], units), shape, kind))
+            conditioners.append(self.conditioner(densities, (*given[:-1], units), shape, kind))
             units += size
         if conditioners[0] is None:
             return linear
         if len(conditioners) == 1:
             return fb.Funnel(linear, conditioners[0], make_transform(self.transform))
-        return fb.Cascade(linear, conditioners, make_transform(self.transform))
+        return fb.StagedFunnel(linear, conditioners, make_transform(self.transform))
 
     @property
     def kernel(self):
@@ -104,6 +138,16 @@ class Linear(Dropping):
     def add_bias(self, z):
         return z if self.bias is None else z + tf.cast(self.bias, z.dtype)
 
+    def activate(self, z):
+        return z if self.activation is None else self.activation(z)
+
+    def with_activation(self, bijector, densities):
+        """The bijector with that of the activation behind it."""
+        if self.activation is None:
+            return bijector
+        part = densities.add_part(self.activation)
+        return fb.Sequential([bijector, self.activation.make_bijector(bijector.outputs[0], part)])
+
 
 @register
 class Dense(Linear):
@@ -112,42 +156,50 @@ class Dense(Linear):
     In a flow, fewer units drop dimensions, with a density for them; more units add noise.
 
     Args:
-      units: features that go out.
-      use_bias, orthogonal, gain, noise, noise_scale: see `Linear`.
-      inverse, transform: see `Dropping`.
+      units: Number of features that go out.
+      activation, use_bias: As in Keras, see `Linear`.
+      **kwargs: See `Linear` and `Dropping`.
 
     >>> Dense(2)(tf.ones([5, 3])).shape.as_list()
     [5, 2]
     """
 
-    def __init__(self, units, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, units, activation=None, use_bias=True, **kwargs):
+        super().__init__(activation, use_bias, **kwargs)
         self.units = whole("units", units)
 
     def build(self, input_shape):
-        self.build_linear(input_shape[-1], self.units)
+        self.build_linear((input_shape[-1], self.units))
+        self.build_activation(input_shape)
 
     def call(self, x):
-        return self.add_bias(keras.ops.matmul(x, self.kernel))
+        return self.activate(self.add_bias(keras.ops.matmul(x, self.kernel)))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)
 
-    def make_bijector(self, shape, inverse):
-        linear = self.with_density(self.make_linear(inverse), (*shape[:-1], self.units), inverse, kind="last")
-        return fb.Sequential([linear], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        linear = self.with_density(self.make_linear(densities), (*shape[:-1], self.units), densities, kind="last")
+        return self.with_activation(fb.bind(linear, shape), densities)
 
 
 class Conv(Linear):
     """What the convolutions share: `Linear` on every patch. Channels are last.
 
     Args:
-      filters: channels that go out.
-      kernel_size, strides: a number, or one for each side.
+      filters: Number of channels that go out.
+      kernel_size, strides: A number, or one for each side.
       padding: "valid" or "same".
     """
 
     ndims: int
+
+    fixed_arguments: ClassVar = {
+        **Linear.fixed_arguments,
+        **CHANNELS_LAST,
+        "dilation_rate": ((1, (1,), (1, 1), [1], [1, 1]), "patches have no gaps; Stochastic(layer) takes any layer"),
+        "groups": ((1,), "a patch is one vector; Stochastic(layer) takes any layer"),
+    }
 
     def __init__(self, filters, kernel_size, strides=1, padding="valid", **kwargs):
         super().__init__(**kwargs)
@@ -157,7 +209,8 @@ class Conv(Linear):
 
     def build(self, input_shape):
         check_image(self.name, input_shape, self.ndims)
-        self.build_linear(math.prod(self.kernel_size) * input_shape[-1], self.filters)
+        self.build_linear((*self.kernel_size, input_shape[-1], self.filters))
+        self.build_activation(input_shape)
 
     @property
     def kernel(self):
@@ -166,22 +219,24 @@ class Conv(Linear):
 
     def call(self, x):
         z = keras.ops.conv(x, self.kernel, self.strides, self.padding, "channels_last")
-        return self.add_bias(z)
+        return self.activate(self.add_bias(z))
 
     def compute_output_shape(self, input_shape):
         counts = window_counts(input_shape[1:-1], self.kernel_size, self.strides, self.padding)
         return (input_shape[0], *counts, self.filters)
 
-    def make_bijector(self, shape, inverse):
-        linear = self.with_density(self.make_linear(inverse), self.compute_output_shape((None, *shape))[1:], inverse)
+    def make_bijector(self, shape, densities):
+        given = self.compute_output_shape((None, *shape))[1:]
+        linear = self.with_density(self.make_linear(densities), given, densities)
         scale = math.log(self.noise_scale)
         arguments = {"padding": self.padding, "noise": self.noise}
         plain = self.convolve(shape, linear, **arguments)
         if plain.adds_border:
-            arguments["log_pad_scale"] = inverse.weight("log_pad_scale", (), scale)
+            arguments["log_pad_scale"] = densities.add("log_pad_scale", (), scale)
         if plain.repeats_pixels:
-            arguments["log_noise_scale"] = inverse.weight("log_repetition_scale", (), scale)
-        return self.with_density_of_unseen(self.convolve(shape, linear, **arguments), inverse)
+            arguments["log_noise_scale"] = densities.add("log_repetition_scale", (), scale)
+        convolution = self.with_density_of_unseen(self.convolve(shape, linear, **arguments), densities)
+        return self.with_activation(convolution, densities)
 
     def convolve(self, shape, linear, **arguments):
         """The bijector for an image, or a sequence."""
@@ -196,9 +251,8 @@ class Conv2D(Conv):
     each patch is a `Dense` layer that drops or adds dimensions.
 
     Args:
-      filters, kernel_size, strides, padding: as for Keras' layer.
-      use_bias, orthogonal, gain, noise, noise_scale: see `Linear`.
-      inverse, transform: see `Dropping`. The conditioner takes the image that goes out.
+      filters, kernel_size, strides, padding: As in Keras.
+      **kwargs: See `Linear` and `Dropping`. The network of a density takes the image that goes out.
 
     >>> Conv2D(4, kernel_size=2, strides=2)(tf.ones([5, 8, 8, 1])).shape.as_list()
     [5, 4, 4, 4]
@@ -220,24 +274,24 @@ class Conv1D(Conv):
 
     ndims = 1
 
-    def conditioner(self, inverse, given, dropped, kind=None):
+    def conditioner(self, densities, given, dropped, kind=None, or_dropped=None):
         """In the bijector, a sequence is an image of width one."""
-        network = super().conditioner(inverse, given, dropped, kind)
+        network = super().conditioner(densities, given, dropped, kind, or_dropped)
         return network and _OverSequence(network)
 
     def convolve(self, shape, linear, **arguments):
         return fb.Conv1D(shape, linear, *self.kernel_size, *self.strides, **arguments)
 
 
-class _OverSequence(tf.Module):
+class _OverSequence(InContext):
     """A conditioner of sequences as one of images of width one."""
 
     def __init__(self, conditioner):
         super().__init__()
         self.conditioner = conditioner
 
-    def __call__(self, image):
-        return tf.expand_dims(self.conditioner(tf.squeeze(image, axis=-2)), axis=-2)
+    def __call__(self, image, context):
+        return tf.expand_dims(context.run(self.conditioner, tf.squeeze(image, axis=-2)), axis=-2)
 
 
 @register
@@ -245,10 +299,10 @@ class FourierConv2D(Dropping):
     """A circular convolution through the Fourier transform, for as many filters as channels or fewer: exact.
 
     Args:
-      filters: channels that go out.
-      kernel_size: odd; of the kernels that generate the filter, see `tfp_flowify.bijectors.FourierConv2D`.
-      use_bias: whether to add a bias.
-      inverse, transform: see `Dropping`.
+      filters: Number of channels that go out.
+      kernel_size: Odd; of the kernels that generate the filter, see `tfp_flowify.bijectors.FourierConv2D`.
+      use_bias: Whether to add a bias.
+      **kwargs: See `Dropping`.
 
     >>> FourierConv2D(2)(tf.ones([5, 8, 8, 3])).shape.as_list()
     [5, 8, 8, 2]
@@ -265,13 +319,15 @@ class FourierConv2D(Dropping):
         if None in image:
             raise ValueError(f"{self.name} takes images of known size. Received: shape={tuple(input_shape)}")
         start = keras.initializers.RandomNormal(stddev=0.1)
-        self.bijector = fb.FourierConv2D(
-            image,
-            self.add_weight(name="right", shape=(*self.kernel_size, channels, channels), initializer=start),
-            self.add_weight(name="log_singular", shape=(*self.kernel_size, self.filters), initializer="zeros"),
-            self.add_weight(name="left", shape=(*self.kernel_size, self.filters, self.filters), initializer=start),
-            self.add_weight(name="bias", shape=[self.filters], initializer="zeros") if self.use_bias else None,
+        self.right = self.add_weight(name="right", shape=(*self.kernel_size, channels, channels), initializer=start)
+        self.log_singular = self.add_weight(
+            name="log_singular", shape=(*self.kernel_size, self.filters), initializer="zeros"
         )
+        self.left = self.add_weight(
+            name="left", shape=(*self.kernel_size, self.filters, self.filters), initializer=start
+        )
+        self.bias = self.add_weight(name="bias", shape=[self.filters], initializer="zeros") if self.use_bias else None
+        self.bijector = fb.FourierConv2D(image, self.right, self.log_singular, self.left, self.bias)
 
     def call(self, x):
         return self.run(self.bijector, x)
@@ -279,5 +335,5 @@ class FourierConv2D(Dropping):
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.filters)
 
-    def make_bijector(self, shape, inverse):
-        return self.funnel(self.bijector, inverse)
+    def make_bijector(self, shape, densities):
+        return self.funnel(self.bijector, densities)

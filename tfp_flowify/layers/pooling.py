@@ -1,13 +1,15 @@
 """Pooling, with a density for what a window loses."""
 
 import math
+from typing import ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import check_image, one_of, positive, sizes, window_counts
+from tfp_flowify.bijectors.context import InContext
+from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive, sizes, window_counts
 from tfp_flowify.layers.base import Dropping, make_transform, register
 
 
@@ -15,6 +17,7 @@ class _Pooling2D(Dropping):
     """What max and average pooling share."""
 
     bijector: type
+    fixed_arguments = CHANNELS_LAST
 
     def __init__(self, pool_size=2, strides=None, padding="valid", noise="normal", noise_scale=1.0, **kwargs):
         super().__init__(**kwargs)
@@ -32,22 +35,22 @@ class _Pooling2D(Dropping):
         counts = window_counts(input_shape[1:-1], self.pool_size, self.strides, self.padding)
         return (input_shape[0], *counts, input_shape[-1])
 
-    def make_bijector(self, shape, inverse):
+    def make_bijector(self, shape, densities):
         arguments = {"padding": self.padding, "noise": self.noise, "dtype": self.variable_dtype}
         unfold, windows = self.bijector(shape, self.pool_size, self.strides, **arguments).bijectors
         if unfold.noise:
-            arguments["log_noise_scale"] = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+            arguments["log_noise_scale"] = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         rows, columns, channels = image = windows.outputs[0]
         lost = rows * columns * (math.prod(self.pool_size) - 1)
-        conditioner = self.conditioner(inverse, image, (lost, channels))
+        conditioner = self.conditioner(densities, image, (lost, channels), or_dropped=(len(windows.others), channels))
         if conditioner is not None:
             arguments["transform"] = make_transform(self.transform, self.odd)
             arguments["conditioner"] = conditioner if len(windows.others) == lost else _ForCells(conditioner, windows)
         pool = self.bijector(shape, self.pool_size, self.strides, **arguments)
-        return self.with_density_of_unseen(pool, inverse)
+        return self.with_density_of_unseen(pool, densities)
 
 
-class _ForCells(tf.Module):
+class _ForCells(InContext):
     """A conditioner for all cells of all windows, of which only those on the image count."""
 
     def __init__(self, conditioner, windows):
@@ -55,8 +58,8 @@ class _ForCells(tf.Module):
         self.conditioner, self.cells, self.total = conditioner, windows.others, windows.valid[:, 1:].size
         self.channels = windows.outputs[0][-1]
 
-    def __call__(self, z):
-        parameters = self.conditioner(z)
+    def __call__(self, z, context):
+        parameters = context.run(self.conditioner, z)
         numbers = math.prod(parameters.shape[1:])
         if numbers % (self.total * self.channels):
             return parameters  # One's own conditioner may give those that count alone.
@@ -74,9 +77,9 @@ class MaxPooling2D(_Pooling2D):
     """The maximum of each window. In a flow it drops the gaps below it, and where it was. Exact without overlap.
 
     Args:
-      pool_size, strides, padding: as for Keras' layer.
-      noise, noise_scale: where windows overlap, their pixels are repeated with noise.
-      inverse, transform: see `Dropping`.
+      pool_size, strides, padding: As in Keras.
+      noise, noise_scale: Where windows overlap, their pixels are repeated with this noise.
+      **kwargs: See `Dropping`.
 
     >>> MaxPooling2D()(tf.ones([5, 4, 4, 1])).shape.as_list()
     [5, 2, 2, 1]
@@ -110,6 +113,8 @@ class GlobalAveragePooling2D(Dropping):
     [5, 3]
     """
 
+    fixed_arguments: ClassVar = {**CHANNELS_LAST, "keepdims": ((False,), "put Reshape((1, 1, channels)) behind it")}
+
     def build(self, input_shape):
         check_image(self.name, input_shape)
 
@@ -119,5 +124,5 @@ class GlobalAveragePooling2D(Dropping):
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[-1])
 
-    def make_bijector(self, shape, inverse):
-        return self.funnel(fb.GlobalAveragePool2D(shape, self.variable_dtype), inverse)
+    def make_bijector(self, shape, densities):
+        return self.funnel(fb.GlobalAveragePool2D(shape, self.variable_dtype), densities)

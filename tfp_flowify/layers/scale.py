@@ -1,9 +1,12 @@
 """Shifts and scales of each channel: `Rescaling` by given numbers, `Normalization` by those of the data."""
 
+from typing import ClassVar
+
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
+from tfp_flowify.core.moments import moments, unit_where_constant
 from tfp_flowify.layers.base import FlowLayer, register
 
 
@@ -27,10 +30,10 @@ class Rescaling(FlowLayer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def make_bijector(self, shape, inverse):
+    def make_bijector(self, shape, densities):
         log_scale = tf.constant(np.log(abs(self.scale)), self.variable_dtype)
         offset = tf.constant(self.offset, self.variable_dtype)
-        return fb.Sequential([fb.Diagonal(log_scale, offset, np.sign(self.scale))], event_shape=shape)
+        return fb.bind(fb.Diagonal(log_scale, offset, np.sign(self.scale)), shape)
 
 
 @register
@@ -46,6 +49,13 @@ class Normalization(FlowLayer):
     [[-1.0, -1.0], [1.0, 1.0]]
     """
 
+    fixed_arguments: ClassVar = {
+        "axis": ((-1,), "each channel, on the last axis, has a mean and a deviation; put Permute in front"),
+        "mean": ((None,), "call adapt(data), which measures it"),
+        "variance": ((None,), "call adapt(data), which measures it"),
+        "invert": ((False,), "a flow goes from data to unit scale, and inverts it to sample"),
+    }
+
     def build(self, input_shape):
         channels = [input_shape[-1]]
         self.shift = self.add_weight(name="shift", shape=channels, initializer="zeros", trainable=False)
@@ -53,11 +63,10 @@ class Normalization(FlowLayer):
 
     def adapt(self, data):
         """Takes mean and standard deviation of each channel over all examples and places."""
-        data = np.asarray(data, np.float64)
         if not self.built:
-            self.build(data.shape)
-        axes = tuple(range(data.ndim - 1))
-        mean, deviation = data.mean(axes), np.maximum(data.std(axes), 1e-6)
+            self.build(np.shape(data))
+        mean, deviation = moments(data)
+        deviation = unit_where_constant(mean, deviation)
         self.log_scale.assign(-np.log(deviation))
         self.shift.assign(-mean / deviation)
 
@@ -68,5 +77,5 @@ class Normalization(FlowLayer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def make_bijector(self, shape, inverse):
-        return fb.Sequential([fb.Diagonal(self.log_scale, self.shift)], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(fb.Diagonal(self.log_scale, self.shift), shape)

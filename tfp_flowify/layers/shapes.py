@@ -4,10 +4,13 @@ import math
 
 import keras
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import check_image, one_of, positive, whole
+from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive, whole
 from tfp_flowify.layers.base import Dropping, FlowLayer, register
+
+tfb = tfp.bijectors
 
 
 @register
@@ -18,14 +21,16 @@ class Flatten(FlowLayer):
     [5, 6]
     """
 
+    fixed_arguments = CHANNELS_LAST
+
     def call(self, x):
         return keras.ops.reshape(x, (-1, math.prod(x.shape[1:])))
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], None if None in input_shape[1:] else math.prod(input_shape[1:]))
 
-    def make_bijector(self, shape, inverse):
-        return fb.Flatten(shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(tfb.Reshape((math.prod(shape),), shape), shape)
 
 
 @register
@@ -46,8 +51,8 @@ class Reshape(FlowLayer):
     def compute_output_shape(self, input_shape):
         return (input_shape[0], *self._target(input_shape[1:]))
 
-    def make_bijector(self, shape, inverse):
-        return fb.Reshape(shape, self._target(shape))
+    def make_bijector(self, shape, densities):
+        return fb.bind(tfb.Reshape(self._target(shape), shape), shape)
 
     def _target(self, shape):
         known = math.prod(size for size in self.target_shape if size != -1)
@@ -81,8 +86,8 @@ class Permute(FlowLayer):
             raise ValueError(f"{self.name} permutes {len(self.dims)} axes. Received: shape={tuple(input_shape)}")
         return (input_shape[0], *(input_shape[axis] for axis in self.dims))
 
-    def make_bijector(self, shape, inverse):
-        return fb.Permute(shape, [axis - 1 for axis in self.dims])
+    def make_bijector(self, shape, densities):
+        return fb.bind(tfb.Transpose([axis - 1 for axis in self.dims]), shape)
 
 
 @register
@@ -90,12 +95,14 @@ class ZeroPadding2D(FlowLayer):
     """A border of zeros, in a flow of noise.
 
     Args:
-      padding: a number, a pair (vertical, horizontal), or ((top, bottom), (left, right)).
-      noise, noise_scale: kind of the noise, and its scale at the start.
+      padding: A number, a pair (vertical, horizontal), or ((top, bottom), (left, right)).
+      noise, noise_scale: Kind of the noise, and its scale at the start.
 
     >>> ZeroPadding2D(1)(tf.ones([5, 2, 2, 3])).shape.as_list()
     [5, 4, 4, 3]
     """
+
+    fixed_arguments = CHANNELS_LAST
 
     def __init__(self, padding=1, noise="normal", noise_scale=1.0, **kwargs):
         super().__init__(**kwargs)
@@ -109,8 +116,8 @@ class ZeroPadding2D(FlowLayer):
     def compute_output_shape(self, input_shape):
         return _resized(self.name, input_shape, self.padding, 1)
 
-    def make_bijector(self, shape, inverse):
-        scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+    def make_bijector(self, shape, densities):
+        scale = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         return fb.Pad(shape, self.padding, scale, self.noise)
 
 
@@ -119,12 +126,14 @@ class Cropping2D(Dropping):
     """Drops a border.
 
     Args:
-      cropping: a number, a pair (vertical, horizontal), or ((top, bottom), (left, right)).
-      inverse, transform: see `Dropping`.
+      cropping: A number, a pair (vertical, horizontal), or ((top, bottom), (left, right)).
+      **kwargs: See `Dropping`.
 
     >>> Cropping2D(1)(tf.ones([5, 4, 4, 3])).shape.as_list()
     [5, 2, 2, 3]
     """
+
+    fixed_arguments = CHANNELS_LAST
 
     def __init__(self, cropping=1, **kwargs):
         super().__init__(**kwargs)
@@ -137,8 +146,8 @@ class Cropping2D(Dropping):
     def compute_output_shape(self, input_shape):
         return _resized(self.name, input_shape, self.cropping, -1)
 
-    def make_bijector(self, shape, inverse):
-        return self.funnel(fb.Crop(shape, self.cropping, self.variable_dtype), inverse)
+    def make_bijector(self, shape, densities):
+        return self.funnel(fb.Crop(shape, self.cropping, self.variable_dtype), densities)
 
 
 @register
@@ -146,8 +155,8 @@ class Split(Dropping):
     """Keeps the first features and drops the others: on images, channels.
 
     Args:
-      units: how many are kept.
-      inverse, transform: see `Dropping`.
+      units: Number of features that are kept.
+      **kwargs: See `Dropping`.
 
     >>> Split(2)(tf.ones([5, 3])).shape.as_list()
     [5, 2]
@@ -166,18 +175,18 @@ class Split(Dropping):
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)
 
-    def make_bijector(self, shape, inverse):
+    def make_bijector(self, shape, densities):
         split = fb.Split(shape[-1], self.units, self.variable_dtype)
-        return self.funnel(fb.Sequential([split], event_shape=shape), inverse)
+        return self.funnel(fb.bind(split, shape), densities)
 
 
 @register
 class Widen(FlowLayer):
-    """Puts zeros behind the features, in a flow noise.
+    """Adds features behind those that are there: zeros, and in a flow noise.
 
     Args:
-      units: how many features there are then.
-      noise, noise_scale: kind of the noise, and its scale at the start.
+      units: Number of features that go out.
+      noise, noise_scale: Kind of the noise, and its scale at the start.
 
     >>> Widen(4)(tf.ones([5, 3])).shape.as_list()
     [5, 4]
@@ -197,9 +206,9 @@ class Widen(FlowLayer):
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)
 
-    def make_bijector(self, shape, inverse):
-        scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
-        return fb.Sequential([fb.Widen(shape[-1], self.units, scale, self.noise)], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        scale = densities.add("log_noise_scale", (), math.log(self.noise_scale))
+        return fb.bind(fb.Widen(shape[-1], self.units, scale, self.noise), shape)
 
 
 def _resized(name, shape, border, sign):

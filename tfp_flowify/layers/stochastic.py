@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, FlowLayer, register
-from tfp_flowify.layers.conditioners import InPrecision, ensure_built
+from tfp_flowify.layers.networks import KerasFunction, ensure_built
 
 
 @register
@@ -16,7 +16,7 @@ class Dequantize(FlowLayer):
     """Whole numbers 0 ... levels - 1, say pixels, to the middles of cells of (0, 1); in a flow, uniform in the cell.
 
     Args:
-      levels: 256 for images of eight bits.
+      levels: Number of levels; 256 for images of eight bits.
 
     >>> Dequantize(4)(tf.constant([0.0, 3.0])).numpy().tolist()
     [0.125, 0.875]
@@ -33,8 +33,8 @@ class Dequantize(FlowLayer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def make_bijector(self, shape, inverse):
-        return fb.Sequential([fb.Dequantize(self.levels, self.variable_dtype)], event_shape=shape)
+    def make_bijector(self, shape, densities):
+        return fb.bind(fb.Dequantize(self.levels, self.variable_dtype), shape)
 
 
 @register
@@ -45,10 +45,10 @@ class Stochastic(Dropping):
     bound of all layers.
 
     Args:
-      function: a Keras layer or model, or a function. To be saved, a function must be one that Keras can find by name:
+      function: A Keras layer or model, or a function. To be saved, a function must be one that Keras can find by name:
         one of its own, or registered with `keras.saving.register_keras_serializable`.
-      noise, noise_scale: kind of the noise, and its scale at the start; it is trained.
-      inverse, transform: see `Dropping`.
+      noise, noise_scale: Kind of the noise, and its scale at the start; it is trained.
+      **kwargs: The density of x given z, see `Dropping`.
 
     >>> Stochastic(keras.activations.softmax)(tf.zeros([5, 4])).numpy()[0].tolist()
     [0.25, 0.25, 0.25, 0.25]
@@ -83,7 +83,7 @@ class Stochastic(Dropping):
             )
         return super().get_config()
 
-    def make_bijector(self, shape, inverse):
-        scale = inverse.weight("log_noise_scale", (), math.log(self.noise_scale))
+    def make_bijector(self, shape, densities):
+        scale = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         out = self.compute_output_shape((None, *shape))[1:]
-        return self.funnel(fb.Stochastic(InPrecision(self.function), shape, out, scale, self.noise), inverse)
+        return self.funnel(fb.Stochastic(KerasFunction(self.function), shape, out, scale, self.noise), densities)

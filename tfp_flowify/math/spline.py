@@ -50,7 +50,7 @@ def spline_forward(x, parameters, bins: int, bound: float):
         share, log_slope = rational_quadratic((inner - piece.left) * piece.per_width, piece.first, piece.last)
         return piece.bottom + piece.height * share + (x - inner), log_slope + piece.log_mean
     pieces, index = _shared_pieces(inner, parameters, bins, bound, of_values=False)
-    y, log_slope = _at(*(tf.reshape(entries, [-1]) for entries in (x, inner)), pieces, index)
+    y, log_slope = _at(*(tf.reshape(entries, [-1]) for entries in (x, inner)), pieces, index, bins)
     shape = tf.shape(x)
     return tf.reshape(y, shape), tf.reshape(log_slope, shape)
 
@@ -126,15 +126,22 @@ rational_quadratic = tf.custom_gradient(_with_gradient)
 
 
 def _solve(share, first, last):
-    """The t at which `rational_quadratic` has this share: a quadratic equation, in the form that does not cancel."""
-    excess = (first + last - 2) * share
-    b = first - excess
-    discriminant = tf.maximum(b * b + 4 * (1 - b) * share, 0)  # Rounding can take it below zero.
-    return 2 * share / (b + tf.sqrt(discriminant))
+    """The t at which `rational_quadratic` has this share: (1 - b) t^2 + b t = share.
+
+    Of the two forms of the solution, the one that does not cancel: which one that is depends on the sign of b.
+    """
+    b = first - (first + last - 2) * share
+    root = tf.sqrt(tf.maximum(b * b + 4 * (1 - b) * share, 0))  # Rounding can take it below zero.
+    rises = b >= 0
+    numerator = tf.where(rises, 2 * share, root - b)
+    return numerator / tf.where(rises, b + root, 2 * (1 - b))
 
 
-def _at(x, inner, pieces, index):
-    """A spline at x, beyond `inner` a straight line, from the pieces (pieces, 7) at an index for each entry."""
+def _at(x, inner, pieces, index, bins):
+    """A spline at x, beyond `inner` a straight line, from the pieces (pieces, 7) at an index for each entry.
+
+    There are `bins` pieces for each of some splines, which take turns over the entries.
+    """
 
     @tf.custom_gradient
     def function(x, pieces):
@@ -145,14 +152,26 @@ def _at(x, inner, pieces, index):
         def gradient_of_all(d_y, d_log_slope):
             d_t, d_first, d_last = gradient(d_y * height, d_log_slope)
             entries = tf.stack([d_t, d_t * t, d_y, d_y * share, d_first, d_last, d_log_slope])
-            # TensorFlow's own gradient of gather is slow: it adds one row after the other.
-            d_start, d_stretch, *others = tf.unstack(entries @ tf.one_hot(index, pieces.shape[0], dtype=x.dtype))
+            d_start, d_stretch, *others = tf.unstack(_sum_by_piece(entries, index, pieces.shape[0] // bins, bins))
             d_pieces = [-d_start * pieces[:, 1], d_stretch / pieces[:, 1], *others]
             return tf.where(tf.equal(x, inner), d_t * per_width, d_y), tf.stack(d_pieces, axis=1)
 
         return (bottom + height * share + (x - inner), log_slope + log_mean), gradient_of_all
 
     return function(x, pieces)
+
+
+def _sum_by_piece(entries, index, splines, bins):
+    """Sums entries (7, n) that have the same index to (7, pieces), as products of matrices, one for each spline.
+
+    TensorFlow's own gradient of gather is slow: it adds one row after the other.
+    """
+    if splines == 1:
+        return entries @ tf.one_hot(index, bins, dtype=entries.dtype)
+    entries = tf.transpose(tf.reshape(entries, [entries.shape[0], -1, splines]), [2, 0, 1])
+    bin_of = tf.transpose(tf.reshape(index % bins, [-1, splines]))
+    sums = tf.matmul(entries, tf.one_hot(bin_of, bins, dtype=entries.dtype))  # (splines, 7, bins)
+    return tf.reshape(tf.transpose(sums, [1, 0, 2]), [entries.shape[1], splines * bins])
 
 
 def _columns(pieces, index):

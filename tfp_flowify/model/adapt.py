@@ -5,23 +5,36 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.bijectors.checks import as_list, bundle
+from tfp_flowify import transforms
+from tfp_flowify.bijectors.binding import Bound
+from tfp_flowify.bijectors.orthogonal import random_orthogonal
+from tfp_flowify.core.moments import floored, moments, typical, unit_where_constant
 
 
 class Adapter:
     """Goes forward through a bijector and sets each layer on its way, before what is behind it sees its output.
 
-    Weights that are not trainable stay, and a layer that is used twice is set for its first use.
+    A layer that is used twice is set for its first use.
 
     Args:
-      network: whether to change the weights of the network too, or those of densities only.
+      frozen: Variables that stay as they are.
+      densities_only: Whether to set the weights of densities only.
+      densities: Those of the flow.
     """
 
-    def __init__(self, network=True):
-        self.network, self._done = network, set()
+    def __init__(self, frozen=(), densities_only=False, densities=None):
+        self._frozen, self._done = {id(variable) for variable in frozen}, set()
+        self._free = {id(variable) for variable in densities.variables} if densities_only else None
+        self._scale = 0.0  # The typical deviation of what went into the layer in front.
 
     def forward(self, bijector, parts) -> list:
         """What the bijector gives, once it is set."""
+        if isinstance(bijector, Bound):
+            return self.forward(bijector.bijector, parts)
+        if isinstance(bijector, fb.Graph) and not isinstance(bijector, fb.Linear):
+            return bijector.walk(parts, lambda inside, taken: (self.forward(inside, taken), 0.0))[0]
+        if not isinstance(bijector, fb.Whiten):
+            self._scale = typical(moments(parts[0], 0)[1])
         if isinstance(bijector, fb.Linear | fb.FourierConv2D):
             self._set_linear(bijector, parts)
         elif isinstance(bijector, fb.Diagonal):
@@ -30,18 +43,23 @@ class Adapter:
             self._set_whiten(bijector, parts[1])
         elif isinstance(bijector, fb.ReLU):
             self._set_relu(bijector, parts[0])
-        elif isinstance(bijector, fb.Graph):
-            return as_list(bijector.walk(bundle(parts), self._step)[0])
-        return as_list(bijector.forward_and_log_det(bundle(parts))[0])
+        return _values(bijector, parts)
 
     def set_base(self, base, z):
         """The mean and deviation of the network's output."""
-        mean, deviation = _moments(z, len(base.loc.shape))
-        _assign(base.loc, mean)
-        _assign(base.log_scale, np.log(deviation))
+        mean, deviation = moments(z, len(base.loc.shape))
+        self._assign(base.loc, mean)
+        self._assign(base.log_scale, np.log(floored(deviation)))
 
-    def _step(self, step, parts):
-        return self.forward(step.bijector, parts), 0.0
+    def _may_set(self, weight, trained=True) -> bool:
+        """Whether a weight is a variable that is not frozen; those with `trained=False` are not trained by design."""
+        if not hasattr(weight, "assign") or id(weight) in self._frozen or (trained and not weight.trainable):
+            return False
+        return self._free is None or id(weight) in self._free
+
+    def _assign(self, weight, value):
+        if self._may_set(weight):
+            weight.assign(np.broadcast_to(value, weight.shape))
 
     def _set_linear(self, linear, parts):
         """Outputs of mean zero; the part of them that comes from the input has unit variance in each of its directions.
@@ -50,38 +68,35 @@ class Adapter:
         value at the origin.
         """
         scales = linear.log_singular
-        if not self.network or not _trainable(scales) or id(scales) in self._done:
+        if not self._may_set(scales) or id(scales) in self._done:
             return
         self._done.add(id(scales))
         if isinstance(linear, fb.Linear):
             self._turn(linear, parts[0])
-        _assign(linear.bias, 0.0)
+        self._assign(linear.bias, 0.0)
         signal = [parts[0], *map(tf.zeros_like, parts[1:])]
-        z = np.asarray(as_list(linear.forward_and_log_det(bundle(signal))[0])[0], np.float64)
+        z = np.asarray(_values(linear, signal)[0], np.float64)
         variance = z.reshape(-1, z.shape[-1]).var(axis=0).sum() / scales.shape[-1]
         if variance > 0:
             origin = np.zeros(scales.shape)
             origin[tuple(size // 2 for size in scales.shape[:-1])] = -0.5 * np.log(variance)
-            _assign(scales, np.asarray(tf.convert_to_tensor(scales)) + origin)
+            self._assign(scales, np.asarray(tf.convert_to_tensor(scales)) + origin)
             z = z / np.sqrt(variance)
-        _assign(linear.bias, -z.reshape(-1, z.shape[-1]).mean(axis=0))
+        self._assign(linear.bias, -z.reshape(-1, z.shape[-1]).mean(axis=0))
 
     def _turn(self, linear, x):
         """Where dimensions are dropped, they are those in which the data vary least: the last principal axes."""
         right = linear.right
-        if linear.left.size < right.size and hasattr(right.base, "assign"):
-            turned = right.matrix().numpy()  # base @ rest
+        if linear.left.size < right.size and self._may_set(right.start, trained=False):
+            turned = right.matrix().numpy()  # start @ rest
             axes = _principal_axes(np.asarray(x, np.float64).reshape(-1, right.size), linear.left.size)
-            right.base.assign(axes @ turned.T @ np.asarray(right.base))
+            right.start.assign(axes @ turned.T @ np.asarray(right.start))
 
     def _set_diagonal(self, diagonal, x):
         """Channels of mean zero and unit variance, where both weights are variables: `Normalization`."""
-        both = [diagonal.log_scale, diagonal.shift]
-        if self.network and all(hasattr(weight, "assign") for weight in both):
-            x = np.asarray(x, np.float64)
-            axes = tuple(range(x.ndim - len(diagonal.inputs[0])))
-            mean, deviation = x.mean(axes), x.std(axes)
-            deviation = np.where(deviation > 1e-6 * np.abs(mean), deviation, 1.0)  # Columns may differ by any factor.
+        if all(self._may_set(weight, trained=False) for weight in (diagonal.log_scale, diagonal.shift)):
+            mean, deviation = moments(x, len(diagonal.inputs[0]))
+            deviation = unit_where_constant(mean, deviation)
             diagonal.log_scale.assign(-np.log(deviation))
             diagonal.shift.assign(-mean / deviation)
 
@@ -91,28 +106,32 @@ class Adapter:
         A convolutional conditioner has one constant for all places, so they are taken together.
         """
         conditioner, size = whiten.conditioner, whiten.transform.size
-        first = whiten.transform.transforms[0] if isinstance(whiten.transform, fb.Stack) else whiten.transform
+        first = whiten.transform.transforms[0] if isinstance(whiten.transform, transforms.Stack) else whiten.transform
         bias = _bias_of_constant(conditioner)
-        if not _trainable(bias) or not isinstance(first, fb.Affine | fb.Scale) or bias.shape[0] % size:
+        if not self._may_set(bias) or not isinstance(first, transforms.Standardize) or bias.shape[0] % size:
             return
         values, slots = np.asarray(dropped, np.float64), bias.shape[0] // size
         values = conditioner.spread(values) if hasattr(conditioner, "spread") else values
         if values[0].size % slots:
             return
-        parameters = np.zeros([slots, size])
-        if isinstance(first, fb.Affine):
-            mean, deviation = _moments(values.reshape(-1, slots))
-            parameters[:, 0], parameters[:, 1] = mean, np.log(deviation)
+        parameters, values = np.zeros([slots, size]), values.reshape(-1, slots)
+        if first.shift:
+            mean, deviation = moments(values)
+            parameters[:, 0], parameters[:, 1] = mean, np.log(floored(deviation, self._scale))
         else:
-            parameters[:, 0] = np.log(_floored(np.sqrt(np.nanmean(values.reshape(-1, slots) ** 2, axis=0))))
+            parameters[:, 0] = np.log(floored(np.sqrt(np.nanmean(values**2, axis=0)), self._scale))
         bias.assign(parameters.reshape(-1))
 
     def _set_relu(self, relu, x):
         """The root mean square of x where it is negative, for each channel."""
-        if _trainable(relu.log_scale):
+        if self._may_set(relu.log_scale):
             x = np.asarray(x, np.float64).reshape(-1, *relu.inputs[0])
             squares = np.sum(np.minimum(x, 0) ** 2, axis=0) / np.maximum(np.sum(x < 0, axis=0), 1)
-            relu.log_scale.assign(np.log(_floored(np.sqrt(squares))))
+            relu.log_scale.assign(np.log(floored(np.sqrt(squares))))
+
+
+def _values(bijector, parts):
+    return bijector.forward_and_log_det(parts, fb.Context())[0]
 
 
 def _principal_axes(x, kept):
@@ -126,29 +145,7 @@ def _principal_axes(x, kept):
     if count >= 4 * size:
         return np.linalg.eigh(x.T @ x)[1].T[::-1]
     axes, known = np.linalg.svd(x)[2], min(kept, count // 4)
-    return np.vstack([axes[:known], fb.random_orthogonal(size - known, seed=0) @ axes[known:]])
-
-
-def _trainable(weight) -> bool:
-    return hasattr(weight, "assign") and weight.trainable
-
-
-def _assign(weight, value):
-    if _trainable(weight):
-        weight.assign(np.broadcast_to(value, weight.shape))
-
-
-def _moments(x, event_ndims=1):
-    """Mean and deviation over all axes in front."""
-    x = np.asarray(x, np.float64)
-    axes = tuple(range(x.ndim - event_ndims))
-    return np.nanmean(x, axes), _floored(np.nanstd(x, axes))
-
-
-def _floored(deviation):
-    """What hardly varies in the data is given a hundredth of what the rest does: it may vary more in others."""
-    typical = np.sqrt(np.mean(np.square(deviation)))
-    return np.maximum(deviation, 0.01 * typical) if typical > 0 else np.ones_like(deviation)
+    return np.vstack([axes[:known], random_orthogonal(size - known, seed=0) @ axes[known:]])
 
 
 def _bias_of_constant(conditioner):
@@ -159,7 +156,7 @@ def _bias_of_constant(conditioner):
     while conditioner is not None and not isinstance(conditioner, keras.Model):
         if hasattr(conditioner, "bias"):
             return conditioner.bias
-        conditioner = getattr(conditioner, "network", None) or getattr(conditioner, "conditioner", None)
+        conditioner = getattr(conditioner, "layer", None) or getattr(conditioner, "conditioner", None)
     last = conditioner.layers[-1] if conditioner is not None and conditioner.layers else None
     kernel, bias = getattr(last, "kernel", None), getattr(last, "bias", None)
     return None if bias is None or kernel is None or np.any(keras.ops.convert_to_numpy(kernel)) else bias

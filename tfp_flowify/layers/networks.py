@@ -1,43 +1,38 @@
-"""The networks that give the density of what a layer drops: how they are made, and how bijectors run them."""
+"""Networks inside bijectors: how those are made that give densities, and how bijectors run them."""
 
-import contextlib
-import contextvars
-import inspect
 import math
 
 import keras
 import tensorflow as tf
 
+from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.layers.chain import chain
-
-# Bijectors are no Keras layers, so Keras cannot tell the networks inside them whether they are being trained.
-_TRAINING = contextvars.ContextVar("training", default=False)
 
 
 def conditioner_for(given, dropped, size: int, dtype=None, kind=None, width=None) -> keras.Model:
     """A Keras model from the kept values to `size` numbers for each dropped one, all zero at the start.
 
     Args:
-      given, dropped: event shapes of what is kept and what is dropped.
-      size: parameters of one dropped value.
-      dtype: the dtype policy.
+      given, dropped: Event shapes of what is kept and what is dropped.
+      size: Number of parameters for one dropped value.
+      dtype: Dtype policy of the model.
       kind: "last" acts on the last axis alone and may be used on events with more axes in front. By default images and
         sequences get convolutions, where the dropped values fit their grid, and anything else a dense network.
-      width: units of its two hidden layers.
+      width: Units of its two hidden layers.
 
     >>> conditioner_for((7, 7, 4), (7, 7, 12), 2).output_shape
     (None, 7, 7, 24)
     """
     outputs = math.prod(dropped) * size
     if kind == "last":
-        return _network((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype)
+        return _model((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype)
     grid = given[:-1]
     if len(grid) in (1, 2) and outputs % math.prod(grid) == 0:
-        return _network(given, _convolutions(len(grid), outputs // math.prod(grid), width), dtype)
-    return _network(given, [keras.layers.Flatten, *_dense(math.prod(given), outputs, width)], dtype)
+        return _model(given, _convolutions(len(grid), outputs // math.prod(grid), width), dtype)
+    return _model(given, [keras.layers.Flatten, *_dense(math.prod(given), outputs, width)], dtype)
 
 
-def _network(given, layers, dtype):
+def _model(given, layers, dtype):
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     return chain([layer(dtype=policy) for layer in layers], given, policy, name="conditioner")
 
@@ -65,18 +60,30 @@ def _layer(kind, size, **kwargs):
     return lambda dtype: kind(size, dtype=dtype, **kwargs)
 
 
-class InPrecision(tf.Module):
-    """A Keras model, or a function, as a bijector uses it: in its own precision, and told whether it is trained."""
+class KerasFunction(InContext):
+    """A Keras layer, or any function, as a bijector runs it.
 
-    def __init__(self, network):
+    It runs in its own precision and in the training mode of the pass, and gives its result in the precision of its
+    input.
+    """
+
+    def __init__(self, function):
         super().__init__()
-        self.network = network
-        is_layer = isinstance(network, keras.layers.Layer)
-        self._knows_training = is_layer and "training" in inspect.signature(network.call).parameters
+        self.layer = function if isinstance(function, keras.layers.Layer) else AsLayer(function)
 
-    def __call__(self, x):
-        known = {"training": _TRAINING.get()} if self._knows_training else {}
-        return tf.cast(self.network(x, **known), x.dtype)
+    def __call__(self, x, context):
+        return tf.cast(self.layer(x, training=context.training), x.dtype)
+
+
+class AsLayer(keras.layers.Layer):
+    """A function as a layer: Keras hands the training mode on to layers that the function calls."""
+
+    def __init__(self, function):
+        super().__init__(autocast=False)
+        self.function = function
+
+    def call(self, x):
+        return self.function(x)
 
 
 class PerChannel(tf.Module):
@@ -90,16 +97,6 @@ class PerChannel(tf.Module):
         return tf.tile(tf.convert_to_tensor(self.bias), [self.pixels])
 
 
-@contextlib.contextmanager
-def training_mode(training):
-    """Networks inside bijectors run in this mode."""
-    token = _TRAINING.set(bool(training))
-    try:
-        yield
-    finally:
-        _TRAINING.reset(token)
-
-
-def ensure_built(network, shape):
-    """Builds a Keras layer or model, and all inside it, for events of this shape; returns the shape it gives."""
+def ensure_built(network, shape) -> tuple:
+    """Builds a Keras layer or model, and all inside it, for events of this shape; returns the shape that it gives."""
     return tuple(network(keras.Input(shape)).shape)

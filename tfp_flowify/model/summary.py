@@ -2,10 +2,14 @@
 
 import math
 
-from tfp_flowify.bijectors.checks import event_shapes
-from tfp_flowify.layers.network import Copies, layer_calls
+from tfp_flowify.core.checks import event_shapes
+from tfp_flowify.core.private import calls_of
+from tfp_flowify.layers.graph import Copies
 
-HEAD = ("layer", "output shape", "weights", "inverse", "adds noise", "drops")
+HEAD = ("layer", "output shape", "weights", "densities", "adds noise", "drops")
+
+#: Beyond so many dimensions of noise for each of the data, the bound is likely to be loose.
+MUCH_NOISE = 4
 
 
 def flow_summary(flow) -> str:
@@ -19,11 +23,11 @@ def flow_summary(flow) -> str:
 
 
 def _layer_rows(flow, bijector):
-    pairs = iter(zip(layer_calls(flow.network), flow.inverse.parts, strict=True))
-    for step in bijector.steps:
-        shapes = ", ".join(map(_shape, step.output_shapes.values()))
-        noise, dropped = (" ".join(map(_shape, event_shapes(d))) for d in (step.noise, step.residuals))
-        if isinstance(step.bijector, Copies):
+    pairs = iter(zip(calls_of(flow.network), flow.densities.parts, strict=True))
+    for inside in bijector.bijectors:
+        shapes = ", ".join(map(_shape, inside.outputs))
+        noise, dropped = (" ".join(map(_shape, event_shapes(d))) for d in (inside.noise, inside.residuals))
+        if isinstance(inside, Copies):
             yield ("(used more than once)", shapes, "", "1", noise, dropped)
         else:
             call, part = next(pairs)
@@ -33,16 +37,22 @@ def _layer_rows(flow, bijector):
 
 
 def _totals(flow, bijector):
-    network, inverse = flow.network.count_params(), flow.inverse.count_params()
+    network, densities = flow.network.count_params(), flow.densities.count_params()
     data, output = (sum(map(math.prod, shapes)) for shapes in (bijector.inputs, bijector.outputs))
     noise, dropped = (sum(d.dimension for d in parts) for parts in (bijector.noise, bijector.residuals))
     noise -= data if bijector.takes_integers else 0  # It makes real numbers of whole ones, which are the data here.
     trained = sum(math.prod(variable.shape) for variable in flow.trainable_variables)
-    return [
-        f"Weights: {network:,} of the network, {inverse:,} of the inverse; {trained:,} are trained.",
+    lines = [
+        f"Weights: {network:,} of the network, {densities:,} of densities; {trained:,} are trained.",
         f"Dimensions: {data:,} of data + {noise:,} of noise = {output:,} of output + {dropped:,} dropped.",
-        f"The likelihood is {'exact' if flow.distribution.is_exact else 'a lower bound'}.",
+        f"The likelihood is {'exact' if flow.is_exact else 'a lower bound'}.",
     ]
+    if noise > MUCH_NOISE * data:
+        lines.append(
+            f"Warning: there are {noise / data:.0f} dimensions of noise for each of the data, so this bound is likely "
+            "to be loose. See docs/choose.md for what to do."
+        )
+    return lines
 
 
 def _shape(shape):

@@ -1,22 +1,26 @@
-"""A flow from a path: the folder of a run, a `.keras` file or a SavedModel, all asked in the same way."""
+"""A flow from disk: the folder of a run, a `.keras` file or a SavedModel, all asked in the same way."""
 
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.distributions.augmentation import stateless_seed
+from tfp_flowify.core.seeds import numbered, stateless_seed
+from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.experiments.folder import RunFolder, load_flow
-from tfp_flowify.inputs import InputCheck
+from tfp_flowify.model.inputs import InputCheck
 
-fold_in, split = tf.random.experimental.stateless_fold_in, tf.random.experimental.stateless_split
+split = tf.random.experimental.stateless_split
 
 
-class Served:
+class SavedModelFlow:
     """A SavedModel with the methods of a flow that the commands use.
 
+    A SavedModel is a program: TensorFlow runs what is in it, which can read and write files. Open only those that you
+    trust.
+
     Args:
-      path: of the folder.
+      path: Path of the folder.
     """
 
     def __init__(self, path):
@@ -35,23 +39,25 @@ class Served:
 
     @property
     def event_shape(self) -> tuple:
+        """Shape of one example."""
         return tuple(self.spec.shape[1:])
 
     def log_prob(self, x, num_draws=1, seed=0, batch_size=256):
         """As for a flow; draws beyond those of the export are weighed here."""
         self._check.array(x)
         call, total = self.signatures["log_prob"], []
-        for start in range(0, len(x), batch_size):
+        for start, batch_seed in zip(range(0, len(x), batch_size), numbered(seed, "batches"), strict=False):
             batch = tf.cast(x[start : start + batch_size], self.spec.dtype)
-            seeds = split(fold_in(stateless_seed(seed), start), num_draws)
-            draws = [call(x=batch, seed=one)["log_prob"] for one in seeds]
+            draws = [call(x=batch, seed=one)["log_prob"] for one in split(batch_seed, num_draws)]
             total.append(tf.reduce_logsumexp(tf.stack(draws), axis=0) - np.log(num_draws))
         return tf.concat(total, axis=0)
 
     def bits_per_dim(self, x, **kwargs):
-        return -self.log_prob(x, **kwargs) / (np.prod(self.event_shape) * np.log(2))
+        """As for a flow."""
+        return bits_per_dim(self.log_prob(x, **kwargs), self.event_shape)
 
     def sample(self, n, temperature=1.0, mean=False, seed=0):
+        """As for a flow."""
         if mean:
             raise ValueError("A SavedModel draws all parts. For mean samples, give the run folder or the .keras file.")
         temperature = tf.constant(temperature, self.spec.dtype)
@@ -62,7 +68,7 @@ def open_flow(path):
     """A flow with `log_prob`, `bits_per_dim` and `sample`, and the config of its run, or {}.
 
     Args:
-      path: the folder of a run (its best flow), a `.keras` file or a SavedModel.
+      path: The folder of a run (its best flow), a `.keras` file or a SavedModel.
     """
     path = Path(path)
     if not path.exists():
@@ -70,7 +76,7 @@ def open_flow(path):
     if path.is_file():
         return load_flow(path), _config_beside(path)
     if (path / "saved_model.pb").is_file():
-        return Served(path), _config_beside(path)
+        return SavedModelFlow(path), _config_beside(path)
     folder = RunFolder(path)
     if not folder.config.is_file():
         raise FileNotFoundError(
@@ -80,13 +86,13 @@ def open_flow(path):
 
 
 def shape_of(flow) -> tuple:
-    """Of one example."""
-    return flow.event_shape if isinstance(flow, Served) else tuple(flow.distribution.event_shape)
+    """The shape of one example."""
+    return flow.event_shape if isinstance(flow, SavedModelFlow) else tuple(flow.distribution.event_shape)
 
 
 def levels_of(flow) -> int | None:
     """How many whole numbers its data have."""
-    return flow.levels if isinstance(flow, Served) else flow.distribution.bijector.levels
+    return flow.levels if isinstance(flow, SavedModelFlow) else flow.distribution.bijector.levels
 
 
 def _config_beside(path):

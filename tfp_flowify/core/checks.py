@@ -1,4 +1,4 @@
-"""Parts, shapes and parameters: what comes in is checked here, with errors that name the thing and the way out."""
+"""Parts, shapes and parameters, checked where they come in, with errors that name the thing and the way out."""
 
 import math
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def as_list(parts) -> list:
-    """The parts as a list, also where there is one."""
+    """The parts as a list, also where TFP gives a lone one as it is."""
     return list(parts) if isinstance(parts, list | tuple) and not isinstance(parts, tf.TensorShape) else [parts]
 
 
@@ -17,21 +17,25 @@ def bundle(parts: list):
 
 
 def event_shapes(distributions) -> list:
+    """The event shape of each distribution."""
     return [tuple(d.event_shape) for d in distributions]
 
 
 def sum_last(x, ndims: int):
-    """Sums over the last axes; over none where there are none."""
+    """The sum over the last `ndims` axes."""
     return tf.reduce_sum(x, axis=list(range(-ndims, 0))) if ndims else x
 
 
-def sum_over(log_det, prefix):
-    """Sums a log-det over the leading axes `prefix` of an event, which it may have or only broadcast to."""
-    if not prefix:
+def sum_over(log_det, shape: tuple):
+    """Sums over the last axes, of this shape, which a log-det may have or only broadcast to."""
+    log_det = tf.convert_to_tensor(log_det)
+    if not shape:
         return log_det
     if log_det.shape.rank == 0:
-        return log_det if tf.get_static_value(log_det) == 0 else log_det * math.prod(prefix)
-    return sum_last(log_det + tf.zeros(prefix, log_det.dtype), len(prefix))
+        return log_det if tf.get_static_value(log_det) == 0 else log_det * math.prod(shape)
+    if tuple(log_det.shape[-len(shape) :]) != shape:
+        log_det += tf.zeros(shape, log_det.dtype)
+    return sum_last(log_det, len(shape))
 
 
 def as_shape(shape) -> tuple:
@@ -107,7 +111,7 @@ def parameter(value, name: str, shape=None, dtype=None):
 
 
 def check_dtype(name: str, value, dtype):
-    """An error where a value is not of the type that a layer works in."""
+    """Raises an error where a value is not of the type that a layer works in."""
     if tf.as_dtype(value.dtype) != dtype:
         raise TypeError(
             f"{name} is of type {tf.as_dtype(value.dtype).name}, but the layer works in {tf.as_dtype(dtype).name}. "

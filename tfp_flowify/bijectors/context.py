@@ -1,0 +1,77 @@
+"""What a pass through a flow knows besides its data, handed down to every layer as an argument."""
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """One pass through a flow. Layers read it; nothing changes it.
+
+    Args:
+      training: Whether networks inside layers run in training mode, in which dropout is active.
+      prepared: What layers have computed from their weights before the pass, by the identity of the layer.
+
+    >>> Context(training=True).training
+    True
+    """
+
+    training: bool = False
+    prepared: Mapping[int, Any] = dataclasses.field(default_factory=dict)
+
+    def prepared_for(self, layer: "Prepared"):
+        """What the layer needs from its weights: found where it was prepared, else computed now."""
+        found = self.prepared.get(id(layer))
+        return layer.prepare_batch([layer])[0] if found is None else found
+
+    def run(self, function, x):
+        """A function inside a layer at x, such as a conditioner. An `InContext` function gets the context too."""
+        return function(x, self) if isinstance(function, InContext) else function(x)
+
+
+class InContext(tf.Module):
+    """A function of (x, context): for networks that behave differently in training."""
+
+    def __call__(self, x, context: Context):
+        raise NotImplementedError(f"{type(self).__name__} must define __call__(x, context).")
+
+
+class Prepared:
+    """Mixin for a bijector that computes something from its weights alone: a rotation matrix, the table of a spline.
+
+    That is done once for a pass, however often the layer runs in it, and in one batch for all layers that have the same
+    `batch_key`.
+    """
+
+    @property
+    def batch_key(self) -> tuple:
+        raise NotImplementedError(f"{type(self).__name__} must define batch_key.")
+
+    @classmethod
+    def prepare_batch(cls, layers: list) -> list:
+        """What each of several layers of this class needs."""
+        raise NotImplementedError(f"{cls.__name__} must define prepare_batch(layers).")
+
+
+def layers_to_prepare(bijector) -> list:
+    """All layers inside a bijector that compute something from their weights."""
+    return [module for module in (bijector, *bijector.submodules) if isinstance(module, Prepared)]
+
+
+def prepare(layers: list, training: bool = False) -> Context:
+    """A context for a pass in which these layers are prepared.
+
+    Args:
+      layers: What `layers_to_prepare` gives.
+      training: See `Context`.
+    """
+    batches, prepared = collections.defaultdict(list), {}
+    for layer in layers:
+        batches[type(layer), layer.batch_key].append(layer)
+    for (kind, _), batch in batches.items():
+        prepared.update(zip(map(id, batch), kind.prepare_batch(batch), strict=True))
+    return Context(training, prepared)

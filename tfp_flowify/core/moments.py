@@ -1,0 +1,42 @@
+"""Means and deviations of data, and what stands for a deviation where data do not vary."""
+
+import numpy as np
+
+
+def moments(x, event_ndims: int = 1) -> tuple:
+    """Mean and standard deviation over all axes in front of the last `event_ndims`, in float64; NaN does not count.
+
+    >>> moments([[1.0, 10.0], [3.0, 10.0]])[1].tolist()
+    [1.0, 0.0]
+    """
+    x = np.asarray(x, np.float64)
+    axes = tuple(range(x.ndim - event_ndims))
+    return np.nanmean(x, axes), np.nanstd(x, axes)
+
+
+def is_constant(mean, deviation):
+    """Whether numbers vary by no more than the rounding of float32 numbers of their size."""
+    return deviation <= 1e-6 * np.abs(mean)
+
+
+def unit_where_constant(mean, deviation):
+    """Deviations, with one for what is constant: columns may differ by any factor, so there is no typical one."""
+    return np.where(is_constant(mean, deviation), 1.0, deviation)
+
+
+def floored(deviation, scale: float = 0.0):
+    """Deviations of values of one kind; what hardly varies is given a hundredth of what the others do.
+
+    It may vary more in other data.
+
+    Args:
+      deviation: One for each value.
+      scale: The typical deviation of the data that the values were made of; none is less than a hundredth of it.
+    """
+    least = 0.01 * max(typical(deviation), scale)
+    return np.maximum(deviation, least) if least > 0 else np.ones_like(deviation)
+
+
+def typical(deviation) -> float:
+    """The root mean square of deviations."""
+    return float(np.sqrt(np.mean(np.square(deviation))))

@@ -1,0 +1,92 @@
+"""The private API of Keras, TFP and TensorFlow that the library uses, all of it, with the reason for each use.
+
+Names that start with an underscore may change in any release of these libraries. Whoever raises the version ranges in
+pyproject.toml reads this file first; tests/test_private.py fails where one of them has changed.
+"""
+
+import keras
+import tensorflow as tf
+from keras.src.trainers import compile_utils
+from tensorflow_probability.python.internal import cache_util
+
+#: TFP asks a bijector for a value and then for the log-det there. This cache answers the second question from the
+#: first pass, so that a likelihood takes one pass through the network and not two. No public class does.
+BijectorCacheWithGreedyAttrs = cache_util.BijectorCacheWithGreedyAttrs
+
+
+def modules_inside(module: tf.Module, predicate) -> list:
+    """All objects that a module holds, at any depth, for which the predicate is true.
+
+    `tf.Module.submodules` finds modules only, and Keras layers and variables are none.
+    """
+    return list(module._flatten(predicate=predicate))
+
+
+def calls_of(network) -> list:
+    """The calls of layers in a Keras functional model, each behind those whose results it takes.
+
+    Each has `operation`, `input_tensors` and `output_tensors`. Keras records them to run and save the model, but has no
+    public way to walk them.
+    """
+    calls, known = [], {id(tensor) for tensor in network.inputs}
+
+    def visit(tensor):
+        if id(tensor) in known:
+            return
+        operation, index, _ = tensor._keras_history
+        call = operation._inbound_nodes[index]
+        known.update(map(id, call.output_tensors))
+        for parent in call.input_tensors:
+            visit(parent)
+        calls.append(call)
+
+    for tensor in network.outputs:
+        visit(tensor)
+    return calls
+
+
+def layers_inside(layer) -> list:
+    """All layers that a Keras layer holds, at any depth. `Model.layers` knows the first level only."""
+    return list(layer._flatten_layers(include_self=False))
+
+
+def track_loss(model, loss, count):
+    """Adds the loss of a batch of `count` examples to the mean that Keras reports as `loss`.
+
+    Keras' own steps do so; a model with steps of its own has no public way to that metric.
+    """
+    model._loss_tracker.update_state(loss, sample_weight=count)
+
+
+class Figures(compile_utils.MetricsList):
+    """Means that callbacks with `mode="auto"` know to be better where they are lower.
+
+    Callbacks look for metrics inside objects of this class alone, and for the direction in an attribute of theirs.
+
+    Args:
+      names: Names of the means.
+      dtype: Their type.
+    """
+
+    def __init__(self, names, dtype):
+        super().__init__([keras.metrics.Mean(name=name, dtype=dtype) for name in names], name="figures")
+        for metric in self.metrics:
+            metric._direction = "down"
+
+    def update_state(self, values: dict, sample_weight=None):
+        for metric in self.metrics:
+            metric.update_state(values[metric.name], sample_weight)
+
+    def result(self) -> dict:
+        return self.get_result()
+
+
+def adam_slots(optimizer, variable) -> tuple:
+    """The first and second moment that `keras.optimizers.Adam` keeps for a variable."""
+    index = optimizer._get_variable_index(variable)
+    return optimizer._momentums[index], optimizer._velocities[index]
+
+
+def untracked(module: tf.Module, value):
+    """A value to keep as an attribute of a module that TensorFlow shall neither wrap nor save."""
+    return module._no_dependency(value)

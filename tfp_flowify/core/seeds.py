@@ -1,0 +1,44 @@
+"""Seeds: one number from the user, and from it a separate stream of draws for every purpose."""
+
+import numbers
+import zlib
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+fold_in = tf.random.experimental.stateless_fold_in
+
+
+def stateless_seed(seed):
+    """A seed for TensorFlow's stateless functions, a pair of int32.
+
+    The same number always gives the same seed, and None gives a new one. (TFP's own `sanitize_seed` gives a new one for
+    a number too, each time it is called.)
+
+    >>> stateless_seed(7).numpy().tolist()
+    [0, 7]
+    """
+    if tf.is_tensor(seed) and seed.shape.rank == 0:
+        return tf.stack([0, tf.cast(seed, tf.int32)])
+    if isinstance(seed, numbers.Integral):
+        return tf.constant([int(seed) >> 31 & 0x7FFFFFFF, int(seed) & 0x7FFFFFFF], tf.int32)
+    return tfp.random.sanitize_seed(seed)
+
+
+def salted(seed, purpose: str):
+    """A seed for one purpose; draws for different purposes are independent, though the user gave one seed for all.
+
+    >>> first, second = salted(7, "training"), salted(7, "adapt")
+    >>> bool(tf.reduce_all(first == second))
+    False
+    """
+    return fold_in(stateless_seed(seed), zlib.crc32(purpose.encode()) & 0x7FFFFFFF)
+
+
+def numbered(seed, purpose: str):
+    """Endless seeds for pieces of one task, such as batches: the first is the given seed, the others are salted."""
+    seed, i = stateless_seed(seed), 0
+    stream = salted(seed, purpose)
+    while True:
+        yield seed if i == 0 else fold_in(stream, i)
+        i += 1

@@ -1,0 +1,174 @@
+"""The door of a flow: data on their way in, checked for shape, finite numbers, and whole numbers in range."""
+
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_flowify.core.moments import is_constant, moments
+
+
+class InputCheck:
+    """What data a flow takes.
+
+    Args:
+      event_shape: Shape of one example.
+      levels: How many whole numbers 0 ... levels - 1 it takes; None for real numbers.
+    """
+
+    def __init__(self, event_shape, levels=None):
+        self.event_shape, self.levels = tuple(event_shape), levels
+
+    def data(self, x):
+        """What Keras' methods take, checked: anything like an array, or a dataset, which is checked as it is read.
+
+        Generators and the like pass as they are: their batches are checked for their shape alone.
+        """
+        if isinstance(x, tf.data.Dataset):
+            return self._dataset(x)
+        if x is None or isinstance(x, dict | tuple):
+            given = "nothing" if x is None else type(x).__name__
+            raise ValueError(f"This flow takes {self._wanted()}, as an array, a tensor or a dataset. Received: {given}")
+        return self.array(x) if is_array(x) else x
+
+    def array(self, x):
+        """An array or a tensor; raises a ValueError where it is not what the flow takes."""
+        x = tf.convert_to_tensor(x) if tf.is_tensor(x) else np.asarray(x)
+        shape = tuple(x.shape)
+        if len(shape) != len(self.event_shape) + 1 or shape[1:] != self.event_shape:
+            raise ValueError(f"This flow takes {self._wanted()}. Received: shape={shape}")
+        values = np.asarray(x)
+        if values.dtype.kind not in "fiub":  # bfloat16, say, or a table of mixed types.
+            values = _as_float32(values)
+            x = x if tf.is_tensor(x) else values
+        if not values.size:
+            raise ValueError(f"This flow takes {self._wanted()}, one or more. Received: shape={shape}")
+        good = _is_good(values, self.levels, np.floor, np.isfinite)
+        if not good.all():
+            first = tuple(int(i) for i in np.argwhere(~good)[0])
+            raise ValueError(
+                f"This flow takes {self._wanted()}. Received: {int((~good).sum())} of {good.size} entries that are "
+                f"not, the first {values[first]} at {first}."
+            )
+        return x
+
+    def batch(self, x):
+        """Raises a ValueError where a batch in a training step has another shape."""
+        if not hasattr(x, "shape") or not tf.TensorShape([None, *self.event_shape]).is_compatible_with(x.shape):
+            raise ValueError(f"This flow takes {self._wanted()}. Received: {getattr(x, 'shape', type(x).__name__)}")
+
+    def asserted(self, x):
+        """The same tensor; when a graph runs with other data than the flow takes, it fails and says so."""
+        values = x if x.dtype.is_floating else tf.cast(x, tf.float32)
+        good = tf.reduce_all(_is_good(values, self.levels, tf.floor, tf.math.is_finite))
+        with tf.control_dependencies([tf.debugging.Assert(good, [f"This flow takes {self._wanted()}."])]):
+            return tf.identity(x)
+
+    def warn_of_no_density(self, x):
+        """Warns where real data lie on a part of space that has no volume: no density describes them.
+
+        Args:
+          x: An array that has passed the check, or a table of pandas, whose columns then are named.
+        """
+        if self.levels is not None:
+            return
+        names, x = getattr(x, "columns", None), np.asarray(x)
+        mean, deviation = moments(x, len(self.event_shape))
+        constant = np.argwhere(is_constant(mean, deviation))
+        if len(constant):
+            _warn(f"{len(constant)} of {mean.size} entries are constant, {_named(constant, names)}")
+        elif len(self.event_shape) == 1 and (copies := _copies((x - mean) / deviation)):
+            pairs = ", ".join(f"{_named([[i]], names)} of {_named([[j]], names)}" for i, j in copies[:5])
+            _warn(f"{len(copies)} of {mean.size} columns are copies of others, {pairs}")
+        elif len(x) > 1 and np.array_equal(x, np.round(x)):
+            _warn("all numbers are whole", " Put Dequantize(levels) in front.")
+
+    def _wanted(self):
+        kind = "finite numbers" if self.levels is None else f"whole numbers 0 ... {self.levels - 1}"
+        return f"batches (n, {', '.join(map(str, self.event_shape))}) of {kind}"
+
+    def _dataset(self, dataset):
+        spec = dataset.element_spec
+        first = spec[0] if isinstance(spec, tuple) else spec
+        if not hasattr(first, "shape"):
+            raise ValueError(f"This flow takes {self._wanted()} as a dataset of x or (x, y). Received: {spec}")
+        if not first.shape.is_compatible_with([None, *self.event_shape]):
+            unbatched = first.shape.is_compatible_with(self.event_shape)
+            hint = " Its elements are single examples: call .batch(size)." if unbatched else ""
+            raise ValueError(f"This flow takes {self._wanted()}. Received: a dataset of {first.shape}.{hint}")
+
+        def check(*element):
+            x = self.asserted(element[0])
+            return (x, *element[1:]) if isinstance(spec, tuple) else x
+
+        return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def is_array(x) -> bool:
+    """Whether something is an array or can be made one: a tensor, a list of numbers, a table of pandas."""
+    return tf.is_tensor(x) or hasattr(x, "__array__") or isinstance(x, list)
+
+
+def check_parts_of_encode(names, specs, parts) -> list:
+    """Tensors of the parts that `decode` takes, or an error that says which do not fit.
+
+    Args:
+      names, specs: Names and specs of the parts that `encode` gives.
+      parts: One part, or a list of them.
+    """
+    parts = list(parts) if isinstance(parts, list | tuple) else [parts]
+    parts = [part if tf.is_tensor(part) else np.asarray(part) for part in parts]
+    wanted = ", ".join(str((None, *spec.shape[1:])) for spec in specs)
+    shapes = [tuple(part.shape) for part in parts]
+    fits = len(parts) == len(specs) and all(
+        spec.shape.is_compatible_with(shape) and shape[0] == shapes[0][0]
+        for spec, shape in zip(specs, shapes, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"decode takes what encode gives, parts of {wanted}. Received: shapes {shapes}")
+    parts = [tf.cast(part, spec.dtype) for part, spec in zip(parts, specs, strict=True)]
+    bad = [name for name, part in zip(names, parts, strict=True) if not _is_finite(part)]
+    if bad:
+        raise ValueError(f"decode takes finite numbers. Received: NaN or infinite entries in {', '.join(bad)}.")
+    return parts
+
+
+def _is_good(values, levels, floor, is_finite):
+    """Which numbers are right, for NumPy or TensorFlow."""
+    return is_finite(values) if levels is None else (values >= 0) & (values < levels) & (values == floor(values))
+
+
+def _is_finite(part) -> bool:
+    return not tf.executing_eagerly() or bool(np.isfinite(part).all())
+
+
+def _as_float32(values):
+    try:
+        return values.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"This flow takes numbers. Received: an array of type {values.dtype}: {error}") from error
+
+
+def _copies(standardized) -> list:
+    """Pairs (i, j): column i is column j, but for a shift and a factor."""
+    first, copies = {}, []
+    for i, column in enumerate(standardized.T):
+        key = np.round(column * np.sign(column[np.argmax(np.abs(column))]), 4).tobytes()
+        if key in first:
+            copies.append((i, first[key]))
+        first.setdefault(key, i)
+    return copies
+
+
+def _named(indices, names, most=5):
+    """The first few indices of entries, by the names of columns where there are some."""
+    shown = [str(names[i[0]]) if names is not None else str(tuple(map(int, i))) for i in indices[:most]]
+    return ", ".join(shown) + (", ..." if len(indices) > most else "")
+
+
+def _warn(what, way_out=" Leave them out, or add noise of the size of their precision."):
+    warnings.warn(
+        f"These data have no density over real numbers: {what}. Scales are kept from vanishing, so training goes on, "
+        f"but its likelihoods say more about that floor than about the data.{way_out}",
+        stacklevel=4,
+    )

@@ -1,0 +1,229 @@
+"""How a flow is trained: Keras' methods and steps, with the likelihood as loss."""
+
+import inspect
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfp_flowify.core.private import Figures, layers_inside, track_loss
+from tfp_flowify.core.seeds import fold_in, salted
+from tfp_flowify.core.units import bits_per_dim
+from tfp_flowify.model.inputs import is_array
+from tfp_flowify.optimizer import FusedAdam
+
+
+def _as_in_keras(method):
+    """Gives a method the signature of Keras' own, whose arguments it takes and hands on."""
+    method.__signature__ = inspect.signature(getattr(keras.Model, method.__name__))
+    return method
+
+
+class Training:
+    """Mixin for a `keras.Model` with a distribution, in front of it: maximum likelihood, with or without a task."""
+
+    def _set_up_training(self, seed):
+        """What `__init__` does for training. The counters are weights, so that training goes on with its own noise."""
+        self._noise_seed = self._add_counter("noise_seed", seed)
+        self._training_draws, self._test_draws = self._add_counter("training_draws"), self._add_counter("test_draws")
+        self._figures = Figures(["nll", "bits_per_dim"], self.variable_dtype)
+        self._likelihood_loss = _NegativeMean(name="nll", dtype=self.variable_dtype)
+        self._likelihood_weight, self._supervised, self._output_is_used = 1.0, False, False
+
+    def _add_counter(self, name, value=0):
+        return self.add_weight(
+            name=name,
+            shape=(),
+            dtype="int64",
+            initializer=keras.initializers.Constant(value),
+            trainable=False,
+            aggregation="only_first_replica",
+        )
+
+    def compile(
+        self,
+        optimizer="adam",
+        loss=None,
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics=None,
+        run_eagerly=False,
+        steps_per_execution=1,
+        jit_compile="auto",
+        auto_scale_loss=True,
+        *,
+        likelihood_weight=1.0,
+    ):
+        """Sets up training. Arguments are those of Keras, and one more.
+
+        Args:
+          optimizer: As in Keras, but "adam" is `FusedAdam`: Keras' Adam with the same config, by a faster kernel.
+          loss: Loss of the network's output, with labels y given to `fit`; None to learn the density alone.
+          loss_weights: As in Keras.
+          metrics, weighted_metrics: Metrics of the network's output, beside `nll` and `bits_per_dim`.
+          run_eagerly, steps_per_execution, jit_compile, auto_scale_loss: As in Keras.
+          likelihood_weight: Weight of the negative log-likelihood beside that loss.
+        """
+        if likelihood_weight < 0:
+            raise ValueError(f"likelihood_weight is not negative. Received: likelihood_weight={likelihood_weight}")
+        super().compile(
+            FusedAdam() if optimizer == "adam" else optimizer,
+            loss,
+            loss_weights,
+            metrics,
+            weighted_metrics,
+            run_eagerly,
+            steps_per_execution,
+            jit_compile,
+            auto_scale_loss,
+        )
+        self._likelihood_weight, self._supervised = float(likelihood_weight), loss is not None
+        self._output_is_used = bool(self._supervised or metrics or weighted_metrics)
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        return {**config, "likelihood_weight": self._likelihood_weight} if config else {}
+
+    def compile_from_config(self, config):
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    @property
+    def metrics(self):
+        """As in Keras; but a model inside a layer that was compiled for itself keeps its metrics to itself."""
+        foreign = [layer for layer in layers_inside(self) if isinstance(layer, keras.Model)]
+        foreign = {id(metric) for model in foreign for metric in model.metrics}
+        return [metric for metric in super().metrics if id(metric) not in foreign]
+
+    # The steps: Keras' own, but for the network, which runs only where a loss or a metric looks at its output.
+
+    def train_step(self, data):
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        with tf.GradientTape() as tape:
+            output, loss = self._output_and_loss(x, y, sample_weight, training=True)
+            scaled = self.optimizer.scale_loss(loss)
+        weights = self.trainable_weights
+        self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
+        return self.compute_metrics(x, y, output, sample_weight=sample_weight)
+
+    def test_step(self, data):
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        output, _ = self._output_and_loss(x, y, sample_weight, training=False)
+        return self.compute_metrics(x, y, output, sample_weight=sample_weight)
+
+    def _output_and_loss(self, x, y, sample_weight, training):
+        output = self.network(x, training=training) if self._output_is_used else None
+        loss = self.compute_loss(x, y, output, sample_weight, training)
+        # Keras divides losses by the number of replicas, whose gradients are summed.
+        track_loss(self, loss * tf.distribute.get_strategy().num_replicas_in_sync, tf.shape(x)[0])
+        return output, loss
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The negative log-likelihood of a batch, averaged over examples, and beside it the loss of the output."""
+        if self._supervised and y is None:
+            raise ValueError(_NEEDS_LABELS)
+        self._check.batch(x)
+        points = tf.cast(x, self.distribution.dtype)
+        log_prob = self.distribution.score(points, 1, self._next_seed(training), training=training)
+        weight = _of_examples(sample_weight)
+        figures = {"nll": -log_prob, "bits_per_dim": bits_per_dim(log_prob, self._check.event_shape)}
+        self._figures.update_state(figures, weight)
+        loss = self._likelihood_weight * self._likelihood_loss(log_prob, log_prob, weight)
+        if self._supervised or self.losses:
+            loss += tf.cast(super().compute_loss(x, y, y_pred, sample_weight, training), loss.dtype)
+        return loss
+
+    def _next_seed(self, training):
+        """A new seed for each step and each replica; training and testing have streams of their own."""
+        counter, purpose = (self._training_draws, "training") if training else (self._test_draws, "testing")
+        number = tf.convert_to_tensor(counter) % (2**31 - 1)
+        counter.assign_add(1)
+        seed = fold_in(salted(tf.convert_to_tensor(self._noise_seed) % (2**31 - 1), purpose), number)
+        replica = tf.distribute.get_replica_context()
+        if replica and replica.num_replicas_in_sync > 1:
+            seed = fold_in(seed, replica.replica_id_in_sync_group)
+        return seed
+
+    # Keras' methods, with data checked at the door.
+
+    @_as_in_keras
+    def fit(self, *args, **kwargs):
+        """Trains as any Keras model; data are checked first. Without a loss in `compile`, labels are not used."""
+        arguments = self._admitted(Training.fit, args, kwargs)
+        if is_array(arguments["x"]):
+            self._check.warn_of_no_density(arguments["x"] if "x" not in kwargs else kwargs["x"])
+        if self.compiled and not self.optimizer.built:
+            with self.distribute_strategy.scope():  # Else Keras traces the first step twice.
+                self.optimizer.build(self.trainable_variables)
+        validation = arguments.get("validation_data")
+        if isinstance(validation, list | tuple):
+            x, y, sample_weight = (*validation, None, None)[:3]
+            arguments["validation_data"] = (self._check.data(x), *self._labels(x, y, sample_weight))
+        elif validation is not None:
+            arguments["validation_data"] = self._check.data(validation)
+        return super().fit(**arguments)
+
+    @_as_in_keras
+    def evaluate(self, *args, **kwargs):
+        """The loss and metrics on data, as for any Keras model; each call draws the same noise, one draw an example."""
+        arguments = self._admitted(Training.evaluate, args, kwargs)
+        self._test_draws.assign(0)
+        return super().evaluate(**arguments)
+
+    @_as_in_keras
+    def predict(self, *args, **kwargs):
+        """The outputs of the network, as for any Keras model."""
+        return super().predict(**self._admitted(Training.predict, args, kwargs))
+
+    @_as_in_keras
+    def train_on_batch(self, *args, **kwargs):
+        """One training step, as for any Keras model."""
+        return super().train_on_batch(**self._admitted(Training.train_on_batch, args, kwargs))
+
+    @_as_in_keras
+    def test_on_batch(self, *args, **kwargs):
+        """The loss and metrics of one batch, as for any Keras model."""
+        return super().test_on_batch(**self._admitted(Training.test_on_batch, args, kwargs))
+
+    def _admitted(self, method, args, kwargs) -> dict:
+        """The arguments of a method by name, with data checked. Builds the flow where it is not built yet."""
+        arguments = inspect.signature(method).bind(self, *args, **kwargs).arguments
+        del arguments["self"]
+        arguments.update(arguments.pop("kwargs", {}))
+        x = arguments.get("x")
+        with self.distribute_strategy.scope():
+            self.build_from(x)
+        arguments["x"] = self._check.data(x)
+        if "sample_weight" in inspect.signature(method).parameters:
+            y, sample_weight = self._labels(x, arguments.get("y"), arguments.get("sample_weight"))
+            arguments.update(y=y, sample_weight=sample_weight)
+        return arguments
+
+    def _labels(self, x, y, sample_weight):
+        """Labels and weights as Keras keeps them: it drops weights where there are no labels, so there must be some."""
+        if y is None and is_array(x):
+            if self._supervised:
+                raise ValueError(_NEEDS_LABELS)
+            if sample_weight is not None:
+                return np.zeros([len(x), 0], np.int8), sample_weight
+        return y, sample_weight
+
+
+_NEEDS_LABELS = "The flow was compiled with a loss, so fit and evaluate need labels: fit(x, y)."
+
+
+class _NegativeMean(keras.losses.Loss):
+    """-y_pred, averaged as Keras averages losses: over examples, weights and replicas."""
+
+    def call(self, y_true, y_pred):
+        return -y_pred
+
+
+def _of_examples(sample_weight):
+    """Weights of examples as a tensor; None where there are none, or different ones for each of several outputs."""
+    if sample_weight is None or isinstance(sample_weight, dict):
+        return None
+    if isinstance(sample_weight, list | tuple) and any(np.ndim(weight) for weight in sample_weight):
+        return None
+    return tf.convert_to_tensor(sample_weight)
