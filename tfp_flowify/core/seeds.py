@@ -1,5 +1,6 @@
 """Seeds: one number from the user, and from it a separate stream of draws for every purpose."""
 
+import itertools
 import numbers
 import zlib
 
@@ -37,8 +38,7 @@ def salted(seed, purpose: str):
 
 def numbered(seed, purpose: str):
     """Endless seeds for pieces of one task, such as batches: the first is the given seed, the others are salted."""
-    seed, i = stateless_seed(seed), 0
+    seed = stateless_seed(seed)
+    yield seed
     stream = salted(seed, purpose)
-    while True:
-        yield seed if i == 0 else fold_in(stream, i)
-        i += 1
+    yield from (fold_in(stream, i) for i in itertools.count(1))

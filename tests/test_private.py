@@ -1,0 +1,78 @@
+"""The private API that the library uses is still what it was: one test for each use in core/private.py."""
+
+import inspect
+
+import keras
+import numpy as np
+import tensorflow as tf
+from models import normal, small_flow
+
+from tfp_flowify.core import private
+
+
+def two_layers():
+    inner = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
+    return inner, keras.Sequential([keras.Input([3]), keras.layers.Dense(3), inner])
+
+
+def test_every_use_has_a_test_here():
+    tested = inspect.getsource(inspect.getmodule(test_every_use_has_a_test_here))
+    for name, value in vars(private).items():
+        if getattr(value, "__module__", "") == private.__name__:
+            assert f"private.{name}" in tested, name
+
+
+def test_the_cache_of_tfp_makes_one_pass_for_a_value_and_its_log_det():
+    flow, x = small_flow().distribution, normal(4, 3)
+    assert flow.joint.log_prob([tf.constant(x), tf.zeros([4, 2])]).shape == [4]
+
+
+def test_modules_hold_what_they_hold():
+    module = tf.Module()
+    module.layer = keras.layers.Dense(2)
+    found = private.modules_inside(module, lambda value: isinstance(value, keras.layers.Layer))
+    assert found == [module.layer]
+
+
+def test_calls_are_those_of_the_graph():
+    inner, model = two_layers()
+    assert [call.operation for call in private.calls_of(model)] == model.layers
+    assert private.calls_of(model)[-1].operation is inner
+
+
+def test_layers_at_all_depths():
+    inner, model = two_layers()
+    assert inner.layers[0] in private.layers_inside(model)
+
+
+def test_the_loss_that_keras_reports():
+    flow, x = small_flow(), normal(8, 3)
+    flow.compile("adam", run_eagerly=True)
+    flow.evaluate(x, verbose=0)
+    flow.reset_metrics()
+    private.track_loss(flow, tf.constant(3.0), 4)
+    private.track_loss(flow, tf.constant(9.0), 2)
+    assert float(flow.get_metrics_result()["loss"]) == 5.0
+
+
+def test_figures_are_metrics_that_callbacks_know():
+    figures = private.Figures(["a"], "float32")
+    figures.update_state({"a": [1.0, 3.0]})
+    assert {name: float(value) for name, value in figures.result().items()} == {"a": 2.0}
+    figures.reset_state()
+    assert figures.metrics[0]._direction == "down"
+
+
+def test_moments_of_adam():
+    weight, optimizer = keras.Variable([1.0, 2.0]), keras.optimizers.Adam()
+    optimizer.build([weight])
+    optimizer.apply([tf.constant([1.0, 1.0])])
+    first, second = private.adam_slots(optimizer, weight)
+    np.testing.assert_allclose(first, [0.1, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(second, [0.001, 0.001], rtol=1e-4)
+
+
+def test_lists_stay_lists():
+    module = tf.Module()
+    module.numbers = private.untracked(module, [1, 2])
+    assert type(module.numbers) is list
