@@ -40,10 +40,10 @@ def main(arguments):
         "imports_gb": networks.memory_of("nothing"),
     }
     for what, add in _measurements(arguments, effort, figures):
-        say(f"{what} ...", begun)
+        log(f"{what} ...", begun)
         add(figures)
         write(arguments.out, figures)
-    say(f"Wrote {arguments.out / 'benchmark.md'}, benchmark.json and benchmark.png there.", begun)
+    log(f"Wrote {arguments.out / 'benchmark.md'}, benchmark.json and benchmark.png there.", begun)
 
 
 def _kept(arguments):
@@ -84,7 +84,7 @@ def _measurements(arguments, effort, figures):
             yield key, section(key, measure)
 
 
-def say(what, begun):
+def log(what, begun):
     print(f"{time.perf_counter() - begun:6.0f} s  {what}", flush=True)
 
 

@@ -67,7 +67,7 @@ def coupling(kept):
         def function(x):
             changed = x.shape[-1] - kept
             given, moved = (x[..., changed:], x[..., :changed]) if layer.swap else (x[..., :kept], x[..., kept:])
-            parameters = tf.reshape(layer.network(given), [*moved.shape, 3 * layer.bins - 1])
+            parameters = tf.reshape(layer.model(given), [*moved.shape, 3 * layer.bins - 1])
             moved = spline_forward(moved, parameters, layer.bins, layer.bound)[0]
             return tf.concat([moved, given] if layer.swap else [given, moved], axis=-1)
 

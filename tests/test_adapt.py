@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from models import digits_flow, normal
 
 from tfp_flowify import FlowModel
@@ -39,6 +40,28 @@ def test_adapt_gives_a_sane_start(images):
     flow.adapt(5 * (images[0][:100] // 6), densities_only=True)
     for a, b in zip(weights, flow.network.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_adapt_leaves_a_density_of_ones_own_that_is_trained():
+    own = keras.layers.Dense(2, bias_initializer=keras.initializers.Constant(5.0))
+    flow = FlowModel([keras.Input([3]), fl.Dense(2, density=own)])
+    flow.adapt(normal(100, 3))
+    np.testing.assert_array_equal(own.bias, [5.0, 5.0])
+
+
+def test_adapt_builds_under_a_strategy(two_devices):
+    with two_devices.scope():
+        flow = FlowModel([fl.Dense(4), fl.LeakyReLU(), fl.Dense(2)])
+        flow.compile(keras.optimizers.Adam(1e-2))
+    x = normal(64, 3)
+    flow.adapt(x)
+    assert np.isfinite(flow.fit(x, batch_size=32, verbose=0).history["loss"]).all()
+
+
+def test_normalization_takes_datasets():
+    x, layer = 3 * normal(40, 2) + 1, fl.Normalization()
+    layer.adapt(tf.data.Dataset.from_tensor_slices(x).batch(16))
+    np.testing.assert_allclose(np.mean(layer(x), axis=0), 0, atol=1e-5)
 
 
 PLACES = np.zeros([200, 8, 8, 1], "float32")

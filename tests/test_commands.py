@@ -127,7 +127,7 @@ WRONG = {
     "shape": (lambda t: ["train", "--model", "fmlp_8_4", "--out", f"{t}/r"], r"for data of \(8, 8, 1\)"),
     "minutes": (
         lambda t: ["train", "--minutes", "-1", "--out", f"{t}/r"],
-        "minutes is a positive number.*--minutes -1",
+        "minutes must be a positive number.*--minutes -1",
     ),
     "no permission": (no_permission, r"cannot be written to \(Not a directory\).*--out"),
     "nothing to resume": (lambda t: ["train", "--resume", "--out", str(t)], "There is no run in"),
@@ -135,9 +135,9 @@ WRONG = {
     "damaged config": (damaged_config, "config.json is damaged"),
     "validation": (
         lambda t: ["train", "--validation-examples", "0", "--out", f"{t}/r"],
-        "validation_examples is a positive.*--validation-examples 0",
+        "validation_examples must be a positive.*--validation-examples 0",
     ),
-    "draws": (lambda t: ["train", "--draws", "-1", "--out", f"{t}/r"], "draws is a positive number.*--draws -1"),
+    "draws": (lambda t: ["train", "--draws", "-1", "--out", f"{t}/r"], "draws must be a positive number.*--draws -1"),
     "tables": (lambda t: ["reproduce", "--only", "gas_fmlp", "--out", f"{t}/o", "--runs", f"{t}/r"], "--table-dir DIR"),
     "no runs": (
         lambda t: ["reproduce", "--page-only", "--out", f"{t}/o", "--runs", f"{t}/r"],

@@ -10,8 +10,7 @@ from models import normal
 from tfp_flowify import FlowModel, zoo
 from tfp_flowify import layers as fl
 from tfp_flowify.commands import main
-
-pandas = pytest.importorskip("pandas", reason="pandas is not installed: names of columns are not tried")
+from tfp_flowify.model.inputs import InputCheck
 
 
 def constant_column():
@@ -52,10 +51,39 @@ def test_a_warning_names_the_columns(name):
 
 
 def test_columns_of_tables_have_names():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed: names of columns are not tried")
     table = pandas.DataFrame(copied_column(), columns=["size", "mass", "age", "weight"])
     flow = FlowModel([keras.Input([4]), fl.Dense(4)])
-    with pytest.warns(UserWarning, match="weight of mass"):
-        flow.adapt(table)
+    flow.compile("adam", run_eagerly=True)
+    for action in (flow.adapt, flow.fit):
+        with pytest.warns(UserWarning, match="weight of mass"):
+            action(table)
+
+
+@pytest.mark.parametrize("rows", [1000, 200_000])
+def test_copies_are_found_in_tables_of_any_length(rows):
+    x = np.random.default_rng(0).normal(size=[rows, 5]).astype("float32")
+    x[:, 4] = 0.3 - 7 * x[:, 0]
+    check = InputCheck([5])
+    with pytest.warns(UserWarning, match=r"1 of 5 columns are copies of others, \(4,\) of \(0,\)"):
+        check.warn_of_no_density(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check.warn_of_no_density(x[:, [0, 1, 2, 3, 1]] + 1e-2 * x[:, [1, 2, 3, 0, 0]])
+        check.warn_of_no_density(x[:2])  # Too few to tell.
+
+
+def test_data_in_small_units_are_named():
+    """Scales have a floor, which is absolute: a density of what is dropped could not follow."""
+    x = 1e-5 * normal(500, 3)
+    with pytest.warns(UserWarning, match=r"deviate by 1e-05.*Put Normalization\(\) in front"):
+        FlowModel([keras.Input([3]), fl.Dense(1)]).adapt(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        flow = FlowModel([keras.Input([3]), fl.Normalization(), fl.Dense(1)])
+        flow.adapt(x)
+    exact = -1.5 * np.log(2 * np.pi * np.e) - 3 * np.log(1e-5)
+    assert abs(np.mean(flow.log_prob(x)) - exact) < 0.1
 
 
 @pytest.mark.parametrize("name", list(WARNINGS))

@@ -13,11 +13,11 @@ import pytest
 import tensorflow as tf
 
 import tfp_flowify
-from tfp_flowify import bijectors, callbacks, data, distributions, layers, zoo
+from tfp_flowify import bijectors, callbacks, data, distributions, layers, transforms, zoo
 
 ROOT = Path(__file__).parent.parent
 MODULES = [module.name for module in pkgutil.walk_packages(tfp_flowify.__path__, "tfp_flowify.")]
-PUBLIC = [getattr(module, name) for module in (bijectors, distributions, layers) for name in module.__all__]
+PUBLIC = [getattr(module, name) for module in (bijectors, distributions, layers, transforms) for name in module.__all__]
 PUBLIC += [getattr(data, name) for name in data.__all__ if callable(getattr(data, name))]
 PUBLIC += [tfp_flowify.FlowModel, tfp_flowify.FusedAdam, callbacks.SampleGrid, zoo.build]
 
@@ -40,7 +40,9 @@ def test_public_objects_say_what_they_are(public):
         assert f"`{public.__name__}" in rows or public.__name__ in ("FlowBijector", "Elementwise", "Node", "Context")
 
 
-@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/keras.md", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "page", ["README.md", *(pytest.param(f"docs/{n}.md", marks=pytest.mark.slow) for n in ("keras", "choose"))]
+)
 def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert blocks
@@ -50,6 +52,17 @@ def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch):
     exec("\n".join(blocks), {})
     if page == "README.md":
         assert (tmp_path / "digits_flow/saved_model.pb").exists()
+
+
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    (ROOT / "docs").glob("*.md")
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
 
 
 def test_readme_commands_are_those_of_ci():

@@ -9,7 +9,9 @@ from models import digits_flow, normal, small_flow
 from tfp_flowify import FlowModel
 from tfp_flowify import layers as fl
 
-pandas = pytest.importorskip("pandas", reason="pandas is not installed: tables of it are not tried")
+
+def tables():
+    return pytest.importorskip("pandas", reason="pandas is not installed: tables of it are not tried")
 
 
 def with_nan():
@@ -18,13 +20,17 @@ def with_nan():
     return x
 
 
-@pytest.mark.parametrize("method", ["fit", "evaluate", "predict", "log_prob", "bits_per_dim", "encode", "adapt"])
+METHODS = ["fit", "evaluate", "predict", "predict_on_batch", "train_on_batch", "test_on_batch"]
+METHODS += ["log_prob", "bits_per_dim", "encode", "reconstruct", "adapt"]
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["table", "list", "array"])
 def test_nan_is_found_in_whatever_is_like_an_array(method, kind, flow):
     flow.compile("adam", run_eagerly=True)
-    x = {"table": pandas.DataFrame, "list": np.ndarray.tolist, "array": np.asarray}[kind](with_nan())
-    with pytest.raises(ValueError, match=r"1 of 24 entries that are not, the first nan at \(2, 1\)"):
-        getattr(flow, method)(x)
+    make = {"table": tables().DataFrame, "list": np.ndarray.tolist, "array": np.asarray}[kind]
+    with pytest.raises(ValueError, match=r"1 of 24 entries are others; the first is nan at \(2, 1\)"):
+        getattr(flow, method)(make(with_nan()))
 
 
 def test_calling_the_flow_checks(flow):
@@ -38,7 +44,7 @@ def test_calling_the_flow_checks(flow):
 
 
 def test_tables_and_lists_train_and_are_scored(flow):
-    x = normal(16, 3)
+    pandas, x = tables(), normal(16, 3)
     flow = small_flow()
     flow.compile("adam", run_eagerly=True)
     table = pandas.DataFrame(x, columns=["a", "b", "c"])
@@ -112,6 +118,15 @@ def test_exported_signatures_refuse_bad_input(tmp_path):
             signatures["predict"](x=bad)
     with pytest.raises(tf.errors.InvalidArgumentError, match="z is not finite"):
         signatures["decode"](**{**parts, "z": parts["z"] * np.nan})
+
+
+def test_nothing_at_all_is_named(flow):
+    empty = tf.data.Dataset.from_tensor_slices(normal(0, 3)).batch(4)
+    for action in (flow.log_prob, flow.encode, flow.adapt):
+        with pytest.raises(ValueError, match="empty dataset"):
+            action(empty)
+    with pytest.raises(ValueError, match=r"n > 0"):
+        flow.decode([normal(0, 2), normal(0, 3)])
 
 
 def test_other_formats_are_refused_before_anything_is_written(flow, tmp_path):

@@ -110,6 +110,7 @@ def test_deep_copies_have_weights_of_their_own():
     for variable in flow.trainable_variables:
         variable.assign_add(0.1 * tf.ones_like(variable))
     np.testing.assert_array_equal(again.log_prob(x, seed=1), before)
+    assert not {id(v) for v in again.bijector.copy().variables} & {id(v) for v in flow.variables}
 
 
 def test_flows_stand_in_joint_distributions():

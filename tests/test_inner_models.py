@@ -43,6 +43,38 @@ def test_a_compiled_model_inside_keeps_its_metrics_to_itself(layer):
     assert history["val_loss"][0] > 1
 
 
+class Counting(fl.LeakyReLU):
+    """A flow layer with a metric of its own."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.size = keras.metrics.Mean(name="size")
+
+    def call(self, x):
+        self.size.update_state(keras.ops.abs(x))
+        return super().call(x)
+
+
+def test_metrics_of_layers_are_reported():
+    flow, x = FlowModel([keras.Input([3]), Counting()]), normal(8, 3)
+    flow.compile("adam", metrics=["mae"], run_eagerly=True)
+    logs = flow.evaluate(x, x, verbose=0, return_dict=True)
+    np.testing.assert_allclose(logs["size"], np.mean(np.abs(x)), rtol=1e-5)
+
+
+def test_activity_regularizers_count_in_each_step_alone():
+    layer = fl.Dense(2, activity_regularizer=keras.regularizers.L2(0.1))
+    flow, x = FlowModel([keras.Input([3]), layer]), normal(16, 3)
+    flow.compile("adam", run_eagerly=True)
+    flow(100 * x)  # Its loss is not that of the next step.
+    logs = flow.evaluate(x, verbose=0, return_dict=True)
+    expected = 0.1 * np.sum(np.square(flow.network(x))) / 16
+    np.testing.assert_allclose(logs["loss"] - logs["nll"], expected, rtol=1e-3)
+    flow.compile("adam")
+    flow.predict(x, verbose=0)
+    assert np.isfinite(flow.fit(x, verbose=0).history["loss"]).all()
+
+
 class Block(keras.layers.Layer):
     """A layer whose call has no argument `training`."""
 

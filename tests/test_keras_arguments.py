@@ -91,6 +91,23 @@ def test_defaults_of_keras_are_accepted(name):
     assert type(layer).from_config(layer.get_config()).get_config() == layer.get_config()
 
 
+POSITIONS = {
+    "normalization": lambda: fl.Normalization(-1),
+    "concatenate": lambda: fl.Concatenate(-1),
+    "flatten": lambda: fl.Flatten(None),
+    "relu": lambda: fl.ReLU(None, 0.0),
+    "pool": lambda: fl.AveragePooling2D(2, None, "valid", "channels_last"),
+    "global": lambda: fl.GlobalAveragePooling2D("channels_last", False),
+    "padding": lambda: fl.ZeroPadding2D(1, None),
+    "cropping": lambda: fl.Cropping2D(1, None),
+}
+
+
+@pytest.mark.parametrize("name", list(POSITIONS))
+def test_positions_are_those_of_keras(name):
+    assert POSITIONS[name]().get_config()
+
+
 REFUSED = {
     "data format": (lambda: fl.Conv2D(2, 2, data_format="channels_first"), "channels are the last axis.*Permute"),
     "dilation": (lambda: fl.Conv2D(2, 2, dilation_rate=2), "no gaps.*Stochastic.*dilation_rate=2"),
@@ -99,6 +116,8 @@ REFUSED = {
     "constraint": (lambda: fl.Dense(3, kernel_constraint="non_neg"), "not a weight"),
     "axis": (lambda: fl.Concatenate(axis=1), "last axis.*Permute.*axis=1"),
     "max value": (lambda: fl.ReLU(max_value=6), "no density.*max_value=6"),
+    "six": (lambda: fl.ReLU(6.0), "no density.*max_value=6"),
+    "layer behind": (lambda: fl.Dense(3, fl.Dense(2)), "an activation of tfp_flowify.layers"),
     "activation": (lambda: fl.Dense(3, "gelu"), "Stochastic.*looser"),
     "gain": (lambda: fl.Dense(3, kernel_initializer="glorot_uniform", gain=2.0), "kernel_initializer or a gain"),
     "singular": (lambda: fl.Dense(3, kernel_initializer="zeros").build((None, 3)), "must have rank 3"),
@@ -154,8 +173,7 @@ def test_callbacks_know_which_way_is_better(monitor):
     flow.compile("adam", run_eagerly=True)
     stop = keras.callbacks.EarlyStopping(monitor, patience=1, min_delta=1e6)
     history = flow.fit(x, epochs=5, validation_data=(x,), callbacks=[stop], verbose=0).history
-    assert len(history["loss"]) == 2
-    assert stop.monitor_op is keras.ops.less
+    assert stop.monitor_op is keras.ops.less and len(history["loss"]) == 2
 
 
 def test_summary_takes_what_that_of_keras_takes():
@@ -205,8 +223,19 @@ def test_pictures_of_networks():
     assert dot.count("Dense") >= 2 and "LeakyReLU" in dot
 
 
-def test_steps_per_execution_and_strategies_of_metrics():
-    flow, x = small_flow(), normal(64, 3)
-    flow.compile("adam", steps_per_execution=2)
-    history = flow.fit(tf.data.Dataset.from_tensor_slices(x).batch(16), epochs=2, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
+def test_several_steps_in_one_execution():
+    def losses(steps):
+        keras.utils.set_random_seed(0)
+        flow = small_flow()
+        flow.compile("adam", steps_per_execution=steps)
+        data = tf.data.Dataset.from_tensor_slices(normal(64, 3)).batch(16)
+        return flow.fit(data, epochs=2, shuffle=False, verbose=0).history["loss"]
+
+    np.testing.assert_allclose(losses(2), losses(1), rtol=1e-5)
+
+
+def test_nothing_to_train_is_a_warning():
+    flow, x = FlowModel([keras.Input([3]), fl.LeakyReLU()], base="standard"), normal(8, 3)
+    flow.compile("adam", run_eagerly=True)
+    with pytest.warns(UserWarning, match="no trainable weights"):
+        flow.fit(x, verbose=0)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from models import normal, small_flow
 
 from tfp_flowify.core import private
+from tfp_flowify.distributions.inverted import Inverted
 
 
 def two_layers():
@@ -18,13 +19,19 @@ def two_layers():
 def test_every_use_has_a_test_here():
     tested = inspect.getsource(inspect.getmodule(test_every_use_has_a_test_here))
     for name, value in vars(private).items():
-        if getattr(value, "__module__", "") == private.__name__:
+        if getattr(value, "__module__", "") == private.__name__ or name == "BijectorCacheWithGreedyAttrs":
             assert f"private.{name}" in tested, name
 
 
-def test_the_cache_of_tfp_makes_one_pass_for_a_value_and_its_log_det():
+def test_the_cache_of_tfp_makes_one_pass_for_a_value_and_its_log_det(monkeypatch):
+    assert Inverted._cache is not None and isinstance(vars(Inverted)["_cache"], private.BijectorCacheWithGreedyAttrs)
     flow, x = small_flow().distribution, normal(4, 3)
+    passes, forward = [], type(flow.bijector).forward_and_log_det
+    monkeypatch.setattr(
+        type(flow.bijector), "forward_and_log_det", lambda *args: passes.append(args[0]) or forward(*args)
+    )
     assert flow.joint.log_prob([tf.constant(x), tf.zeros([4, 2])]).shape == [4]
+    assert passes.count(flow.bijector) == 1
 
 
 def test_modules_hold_what_they_hold():
@@ -43,6 +50,14 @@ def test_calls_are_those_of_the_graph():
 def test_layers_at_all_depths():
     inner, model = two_layers()
     assert inner.layers[0] in private.layers_inside(model)
+
+
+def test_metrics_that_compile_gave():
+    inner, _ = two_layers()
+    inner.compile("sgd", "mse", metrics=["mae"])
+    inner.fit(normal(4, 3), normal(4, 2), verbose=0)
+    assert [metric.name for metric in private.trackers_of(inner)][:1] == ["loss"]
+    assert all(metric in inner.metrics for metric in private.trackers_of(inner))
 
 
 def test_the_loss_that_keras_reports():

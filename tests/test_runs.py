@@ -206,7 +206,7 @@ def test_ctrl_c_keeps_what_was_learned(tmp_path, capsys, monkeypatch):
         if len(steps) == 30:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("tfp_flowify.experiments.callbacks.StopOnInterrupt.on_train_batch_end", interrupt)
+    monkeypatch.setattr("tfp_flowify.experiments.callbacks.StopOnInterrupt.on_train_batch_begin", interrupt)
     arguments = [*SMALL_RUN, "--epochs", "2", "--out", str(tmp_path / "run")]
     assert main(["train", *arguments]) == 130
     assert "To go on: tfp-flowify train --resume" in capsys.readouterr().out

@@ -66,3 +66,9 @@ def test_weights_with_labels_and_a_split():
     assert history["val_loss"] == [0.0]  # The second half has weight zero.
     with pytest.raises(ValueError, match="need labels"):
         flow.fit(x, sample_weight=weight)
+    flow.compile("adam", metrics=["mae"], run_eagerly=True)
+    with pytest.raises(ValueError, match="need labels"):
+        flow.fit(x, sample_weight=weight)
+    flow.compile("adam", run_eagerly=True)
+    with pytest.raises(ValueError, match="class_weight is for labels"):
+        flow.fit(x, class_weight={0: 1.0})

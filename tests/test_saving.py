@@ -66,6 +66,12 @@ def test_what_was_frozen_and_how_it_was_compiled_comes_back(tmp_path):
     loaded = keras.models.load_model(tmp_path / "flow.keras")
     assert len(loaded.trainable_variables) == len(flow.trainable_variables)
     assert not loaded.densities.parts[2].trainable
+    flow.densities.parts[2].trainable = True
+    flow.densities.parts[2].conditioners[0].layers[1].trainable = False  # At any depth.
+    flow.save(tmp_path / "flow.keras")
+    loaded = keras.models.load_model(tmp_path / "flow.keras")
+    assert len(loaded.trainable_variables) == len(flow.trainable_variables)
+    assert not loaded.densities.parts[2].conditioners[0].layers[1].trainable
     flow.densities.trainable = False
     flow.save(tmp_path / "flow.keras")
     assert not keras.models.load_model(tmp_path / "flow.keras").densities.trainable_variables

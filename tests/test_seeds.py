@@ -44,7 +44,6 @@ def all_unrelated(draws):
 def test_validation_does_not_shift_the_noise_of_training():
     def losses(validate):
         flow, x = small_flow(), normal(64, 3)
-        flow.seed = None
         flow._noise_seed.assign(5)
         flow.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
         data = {"validation_data": (x,)} if validate else {}

@@ -108,7 +108,8 @@ def test_the_inverse_does_not_cancel(ratio):
 def test_one_spline_for_each_of_many_columns_takes_little_memory():
     """2,000 columns with 32 bins, a batch of 240: the gradient once took a matrix of 480,000 x 64,000."""
     code = """
-        import resource, tensorflow as tf
+        import tensorflow as tf
+        from tfp_flowify.experiments.machine import peak_memory
         from tfp_flowify.math import spline_forward
         x = tf.random.stateless_normal([240, 2000], (1, 2))
         parameters = tf.Variable(0.1 * tf.random.stateless_normal([2000, 95], (3, 4)))
@@ -116,7 +117,7 @@ def test_one_spline_for_each_of_many_columns_takes_little_memory():
             z, log_slope = spline_forward(x, tf.convert_to_tensor(parameters), 32, 5.0)
             loss = tf.reduce_sum(z * z + log_slope)
         assert bool(tf.reduce_all(tf.math.is_finite(tape.gradient(loss, parameters))))
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        print(peak_memory())
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[-1]) < 3e6  # Kilobytes.
+    assert int(done.stdout.split()[-1]) < 2e9

@@ -131,7 +131,7 @@ def test_joint_training_has_both_losses():
 def test_conditioners_know_whether_they_are_trained():
     dropout = keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(2)])  # Not built: the layer does that.
     flow, x = FlowModel([keras.Input([3]), fl.Dense(2, density=dropout)]), normal(50, 3)
-    assert len(flow.densities.networks) == 0
+    assert len(flow.densities.conditioners) == 0
     assert len(flow.densities.parts[0].trainable_variables) == 2
     losses = [float(flow.compute_loss(x, training=training)) for training in (True, True, False, False)]
     assert losses[0] != losses[1]

@@ -35,7 +35,7 @@ class FusedAdam(keras.optimizers.Adam):
         )
 
     def _numbers_of(self, dtype, learning_rate):
-        """What the kernel takes beside the tensors."""
+        """The numbers that the kernel takes beside the tensors."""
         if dtype not in self._numbers:
             step = tf.cast(self.iterations + 1, dtype)
             beta1, beta2, epsilon = (tf.constant(x, dtype) for x in (self.beta_1, self.beta_2, self.epsilon))

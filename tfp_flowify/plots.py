@@ -47,3 +47,37 @@ def save_panels(path, panels: dict, limits, columns=None):
         axis.set_title(title, fontsize=9)
         axis.set_axis_off()
     figure.savefig(path)
+
+
+def save_densities(path, panels: dict, points, limits=None, size: int = 200):
+    """Writes a PNG of densities of points in the plane, side by side, behind them the data.
+
+    Args:
+      path: Path of the file.
+      panels: Functions by title, each from points (n, 2) to log-densities (n,), such as `flow.log_prob`.
+      points: Data (n, 2), drawn as dots in a panel of their own.
+      limits: (low, high) of both axes; those of the data if left out.
+      size: Pixels of a panel in each direction.
+
+    >>> save_densities("moons.png", {"flow": flow.log_prob}, points)  # doctest: +SKIP
+    """
+    from matplotlib.figure import Figure
+
+    points = np.asarray(points)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(f"Points in the plane are (n, 2). Received: shape={points.shape}")
+    low, high = limits or (float(points.min()) - 0.3, float(points.max()) + 0.3)
+    axis = np.linspace(low, high, size, dtype=np.float32)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    figure = Figure(figsize=(3 * (len(panels) + 1), 3.2), dpi=120, layout="constrained")
+    first, *others = figure.subplots(1, len(panels) + 1)
+    first.scatter(*points.T, s=1, color="0.3")
+    first.set(title="data", xlim=(low, high), ylim=(low, high), aspect="equal")
+    densities = [np.exp(np.asarray(log_prob(grid), np.float64)).reshape(size, size) for log_prob in panels.values()]
+    highest = max(np.quantile(density, 0.995) for density in densities)
+    for panel, title, density in zip(others, panels, densities, strict=True):
+        panel.imshow(density, origin="lower", extent=(low, high) * 2, vmin=0, vmax=highest, cmap="magma")
+        panel.set_title(title, fontsize=9)
+    for panel in (first, *others):
+        panel.set(xticks=[], yticks=[])
+    figure.savefig(path)

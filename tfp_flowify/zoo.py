@@ -91,7 +91,7 @@ def fmlp_units(shape) -> list:
     if size > 4096:
         raise ValueError(
             f"fmlp rotates all numbers of an image at once, which is for 4096 of them at most. Received: {shape}, "
-            f"{size} numbers. Use fconv1 or fconv2, or smaller images (image_size=HEIGHT WIDTH)."
+            f"{size} numbers. Use fconv1 or fconv2, or smaller images (image_size=(height, width))."
         )
     halves = [min(1024, size >> i) for i in itertools.takewhile(lambda i: size >> i >= 8, itertools.count(1))]
     return list(dict.fromkeys(halves)) or [size]

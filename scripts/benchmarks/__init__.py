@@ -1,1 +1,1 @@
-"""What `scripts/benchmark.py` measures, one module for each table of its page."""
+"""The measurements of `scripts/benchmark.py`, one module for each table of its page."""

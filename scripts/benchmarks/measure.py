@@ -9,10 +9,10 @@ import tensorflow as tf
 
 
 class Effort:
-    """How long to measure.
+    """The length of a measurement.
 
     Args:
-      quick: a first look: the same figures from fewer repetitions.
+      quick: Whether this is a first look: the same figures from fewer repetitions.
     """
 
     def __init__(self, quick: bool):

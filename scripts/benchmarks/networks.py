@@ -91,7 +91,7 @@ def memory_of(name: str, num_draws=0) -> float:
 
 
 def work(name: str, num_draws: int, steps=10) -> float:
-    """What `memory_of` runs; "nothing" only imports."""
+    """Does the work of which `memory_of` measures the memory; "nothing" only imports."""
     if name == "nothing":
         return peak_memory() / 1e9
     data, _, network = name.partition("_")

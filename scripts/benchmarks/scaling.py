@@ -1,4 +1,4 @@
-"""How the cost of a training step grows."""
+"""The growth of the cost of a training step."""
 
 import keras
 import numpy as np

@@ -13,7 +13,7 @@ def twin_of(flow) -> keras.Model:
     """Ordinary layers of a flow's sizes, with the same conditioner networks, trained on the mean square of all outputs.
 
     Args:
-      flow: a `FlowModel` of the zoo for images.
+      flow: A `FlowModel` of the zoo for images.
     """
     x = keras.Input(flow.network.input_shape[1:])
     return _MeanSquare(x, _outputs(flow, keras.layers.Rescaling(1 / 255)(x)), name=f"{flow.name}_twin")
@@ -26,14 +26,14 @@ class _MeanSquare(keras.Model):
 
 def _outputs(flow, h):
     """The network's output, and that of all conditioners."""
-    densities = {part.name: part.networks for part in flow.inverse.parts}
+    densities = {part.name: part.conditioners for part in flow.densities.parts}
     outputs = []
     for layer in flow.network.layers:
         if isinstance(layer, layers.SplineCoupling):
-            kept = layer.network.input_shape[-1]
-            outputs.append(_clone(layer.network)(h[..., -kept:] if layer.swap else h[..., :kept]))
+            kept = layer.model.input_shape[-1]
+            outputs.append(_clone(layer.model)(h[..., -kept:] if layer.swap else h[..., :kept]))
         h = _plain(layer)(h)
-        outputs += [_clone(network)(h) for network in densities.get(f"{layer.name}_inverse", [])]
+        outputs += [_clone(model)(h) for model in densities.get(f"{layer.name}_densities", [])]
     return [h, *outputs]
 
 
@@ -48,6 +48,6 @@ def _plain(layer):
 
 
 def _clone(network):
-    """Of a name of its own, as Keras asks."""
+    """A layer with a name of its own, as Keras asks."""
     clone = keras.models.clone_model(network)
     return keras.Model(clone.inputs, clone.outputs, name=f"conditioner_{next(_COUNT)}")

@@ -1,4 +1,4 @@
-"""What fills added dimensions and what dropped ones are scored under: fixed, parameter-free distributions.
+"""Distributions without parameters: they fill added dimensions, and score dropped ones.
 
 Noise that a layer adds is standard: mean zero and unit variance in every direction of its support, so that the one
 trainable scale of the layer means the same for all kinds. `Code` lives on [0, 1], and dequantisation on [-1/2, 1/2].

@@ -5,7 +5,7 @@ import tensorflow_probability as tfp
 
 
 class Unbatched(tfp.distributions.Distribution):
-    """A distribution without batch shape; `_event_shape` is static. What TFP asks for beside it."""
+    """A distribution without a batch shape, whose event shape is static; the other methods that TFP asks for."""
 
     def _event_shape_tensor(self):
         return tf.constant(self._event_shape().as_list(), tf.int32)

@@ -68,8 +68,7 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
 
     def __new__(cls, *args, **kwargs):
         self = super().__new__(cls)
-        # For `copy`. Behind a function, so that variables among them do not count as the layer's.
-        object.__setattr__(self, "_arguments", lambda: (args, kwargs))
+        object.__setattr__(self, "_arguments", _Arguments(args, kwargs))
         return self
 
     def __init__(self, inputs, outputs, noise=(), residuals=(), dtype=None, name=None):
@@ -118,10 +117,7 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
 
     def copy(self, **overrides) -> "FlowBijector":
         """A new bijector of this class with the same arguments, some of them replaced. Both share variables."""
-        args, kwargs = self._arguments()
-        bound = inspect.signature(type(self)).bind(*args, **kwargs).arguments
-        given = {**bound.pop("kwargs", {}), **bound}
-        return type(self)(**{**given, **overrides})
+        return type(self)(**{**self._arguments.by_name(type(self)), **overrides})
 
     # What TFP asks for, from the above. It knows a tensor that it has seen by its identity, and then gives back what it
     # computed from it, though a weight may have changed or a tape started since; so it always gets new tensors.
@@ -183,6 +179,17 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
     def _inverse_event_shape_tensor(self, shapes):
         shapes = as_list(self._inverse_event_shape(static_shapes(self, shapes)))
         return bundle([tf.constant(shape.as_list(), tf.int32) for shape in shapes])
+
+
+class _Arguments:
+    """The arguments of a constructor, kept for `copy`; variables among them do not count as the layer's own."""
+
+    def __init__(self, args, kwargs):
+        self._args, self._kwargs = args, kwargs
+
+    def by_name(self, owner) -> dict:
+        bound = inspect.signature(owner).bind(*self._args, **self._kwargs).arguments
+        return {**bound.pop("kwargs", {}), **bound}
 
 
 class Elementwise(FlowBijector):

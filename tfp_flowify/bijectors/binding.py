@@ -31,7 +31,9 @@ def bind(bijector: tfb.Bijector, *event_shapes) -> FlowBijector:
     if not isinstance(bijector, tfb.Bijector):
         raise TypeError(f"A layer is a bijector. Received: {bijector!r}. Stochastic makes a layer of any function.")
     if not isinstance(bijector, FlowBijector):
-        return OfTFP(bijector, *shapes)
+        if len(shapes) != 1:
+            raise ValueError(f"{bijector.name} takes one input. Received: event shapes {shapes}")
+        return OfTFP(bijector, shapes[0])
     return bijector if shapes == bijector.inputs else Bound(bijector, shapes)
 
 

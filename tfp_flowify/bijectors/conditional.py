@@ -149,7 +149,7 @@ class StagedFunnel(Graph):
 
 
 def stage_sizes(dropped: int, stages: int) -> list:
-    """How many values leave in each stage: as equal as can be.
+    """The number of values that leave in each stage: as equal as can be.
 
     >>> stage_sizes(5, 2)
     [3, 2]

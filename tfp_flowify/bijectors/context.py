@@ -1,4 +1,4 @@
-"""What a pass through a flow knows besides its data, handed down to every layer as an argument."""
+"""The context of a pass: what it knows besides its data, handed down to every layer as an argument."""
 
 import collections
 import dataclasses
@@ -24,12 +24,12 @@ class Context:
     prepared: Mapping[int, Any] = dataclasses.field(default_factory=dict)
 
     def prepared_for(self, layer: "Prepared"):
-        """What the layer needs from its weights: found where it was prepared, else computed now."""
+        """Returns what the layer needs from its weights: found where it was prepared, else computed now."""
         found = self.prepared.get(id(layer))
         return layer.prepare_batch([layer])[0] if found is None else found
 
     def run(self, function, x):
-        """A function inside a layer at x, such as a conditioner. An `InContext` function gets the context too."""
+        """Runs a function inside a layer, such as a conditioner. An `InContext` function gets the context too."""
         return function(x, self) if isinstance(function, InContext) else function(x)
 
 
@@ -53,17 +53,17 @@ class Prepared:
 
     @classmethod
     def prepare_batch(cls, layers: list) -> list:
-        """What each of several layers of this class needs."""
+        """Computes what each of several layers of this class needs."""
         raise NotImplementedError(f"{cls.__name__} must define prepare_batch(layers).")
 
 
 def layers_to_prepare(bijector) -> list:
-    """All layers inside a bijector that compute something from their weights."""
+    """Returns all layers inside a bijector that compute something from their weights."""
     return [module for module in (bijector, *bijector.submodules) if isinstance(module, Prepared)]
 
 
 def prepare(layers: list, training: bool = False) -> Context:
-    """A context for a pass in which these layers are prepared.
+    """Prepares layers, and returns the context for a pass that uses the result.
 
     Args:
       layers: What `layers_to_prepare` gives.

@@ -86,7 +86,7 @@ class Conv2D(Sequential):
 
     @property
     def unseen(self) -> int:
-        """How many pixels no patch sees: they are the first residual."""
+        """The number of pixels that no patch sees: they are the first residual."""
         return sum(len(b.patches.uncovered) for b in self.bijectors if isinstance(b, Unfold))
 
     @property

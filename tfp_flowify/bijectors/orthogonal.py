@@ -133,7 +133,7 @@ class Householder(Orthogonal):
                 f"{size} reflections reach every orthogonal matrix of size {size}: use at most as many. "
                 f"Received: {count} reflections for {size} dimensions."
             )
-        if tf.executing_eagerly() and not np.all(np.any(np.asarray(self.vectors) != 0, axis=1)):
+        if tf.executing_eagerly() and not np.all(np.any(tf.convert_to_tensor(self.vectors).numpy() != 0, axis=1)):
             raise ValueError(f"A reflection needs a vector other than zero. Received: vectors={self.vectors}")
         super().__init__(size, self.vectors.dtype, start)
 

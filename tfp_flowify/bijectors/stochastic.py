@@ -1,4 +1,4 @@
-"""What is a flow layer by added noise alone: any function, and whole numbers."""
+"""Layers that are bijections by added noise alone: any function, and whole numbers."""
 
 import math
 

@@ -32,7 +32,7 @@ def run(arguments):
 
     from tfp_flowify.data import load
     from tfp_flowify.experiments.figures import evaluate, table
-    from tfp_flowify.experiments.stored import open_flow, shape_of
+    from tfp_flowify.experiments.stored import open_flow
 
     for path in (arguments.json, arguments.per_example):
         if path is not None:
@@ -45,8 +45,8 @@ def run(arguments):
         name, arguments.data_dir or config.get("data_dir"), image_size=arguments.image_size or config.get("image_size")
     )
     print(data.describe())
-    if shape_of(flow) != data.shape:
-        raise ValueError(f"The flow in {arguments.flow} takes data of {shape_of(flow)}, {name} has {data.shape}.")
+    if flow.event_shape != data.shape:
+        raise ValueError(f"The flow in {arguments.flow} takes data of {flow.event_shape}, {name} has {data.shape}.")
     figures = evaluate(flow, data, arguments.draws, arguments.weighted_examples, arguments.split, arguments.seed, print)
     print(table(figures))
     if arguments.json:

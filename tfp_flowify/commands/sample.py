@@ -28,7 +28,7 @@ def add_arguments(parser):
 def run(arguments):
     import numpy as np
 
-    from tfp_flowify.experiments.stored import levels_of, open_flow, shape_of
+    from tfp_flowify.experiments.stored import open_flow
 
     if arguments.count < 1 or not arguments.temperature > 0:
         raise ValueError(
@@ -38,12 +38,12 @@ def run(arguments):
         raise ValueError(f"--out is a file {', '.join(FORMATS)}. Received: {arguments.out}")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     flow, config = open_flow(arguments.flow)
-    shape = shape_of(flow)
+    shape = flow.event_shape
     if arguments.out.suffix == ".png" and (len(shape) != 3 or shape[-1] not in (1, 3, 4)):
         raise ValueError(f"This flow draws {shape}, which is no picture. Write numbers: --out samples.csv")
     print(f"Drawing {arguments.count} samples of shape {shape} ...")
     x = np.asarray(flow.sample(arguments.count, arguments.temperature, mean=arguments.mean, seed=arguments.seed))
-    _write(arguments.out, x, levels_of(flow), config.get("columns"))
+    _write(arguments.out, x, flow.levels, config.get("columns"))
     print(f"Wrote {arguments.out}.")
 
 

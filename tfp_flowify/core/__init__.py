@@ -1,1 +1,1 @@
-"""What all packages share: checks of shapes and parameters, seeds, variables, and the private API that is used."""
+"""The ground that all packages stand on: checks, seeds, units, moments, variables, and private API of others."""

@@ -1,6 +1,7 @@
 """Parts, shapes and parameters, checked where they come in, with errors that name the thing and the way out."""
 
 import math
+import numbers
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +37,19 @@ def sum_over(log_det, shape: tuple):
     if tuple(log_det.shape[-len(shape) :]) != shape:
         log_det += tf.zeros(shape, log_det.dtype)
     return sum_last(log_det, len(shape))
+
+
+def whole_number(name: str, value, least: int = 1) -> int:
+    """A whole number that is not too small, or an error that names it."""
+    value = value.numpy() if tf.is_tensor(value) else value
+    if not isinstance(value, numbers.Real) or int(value) != value or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}. Received: {name}={value}")
+    return int(value)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error, or its type where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def as_shape(shape) -> tuple:
@@ -104,9 +118,10 @@ def parameter(value, name: str, shape=None, dtype=None):
     if shape is not None and not tf.TensorShape(shape).is_compatible_with(value.shape):
         raise ValueError(f"{name} must have shape {tuple(shape)}. Received: shape={tuple(value.shape)}")
     if tf.executing_eagerly():
-        bad = int(np.size(value) - np.isfinite(np.asarray(value)).sum())
-        if bad:
-            raise ValueError(f"{name} must be finite. Received: {bad} of {np.size(value)} entries are NaN or infinite.")
+        finite = np.isfinite(tf.convert_to_tensor(value).numpy())
+        if not finite.all():
+            bad = int((~finite).sum())
+            raise ValueError(f"{name} must be finite. Received: {bad} of {finite.size} entries are NaN or infinite.")
     return value
 
 

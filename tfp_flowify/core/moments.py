@@ -14,6 +14,15 @@ def moments(x, event_ndims: int = 1) -> tuple:
     return np.nanmean(x, axes), np.nanstd(x, axes)
 
 
+def some_rows(x, most: int):
+    """At most so many rows of an array, evenly spaced.
+
+    >>> some_rows(np.arange(10), 3).tolist()
+    [0, 4, 9]
+    """
+    return x if len(x) <= most else x[np.linspace(0, len(x) - 1, most).astype(int)]
+
+
 def is_constant(mean, deviation):
     """Whether numbers vary by no more than the rounding of float32 numbers of their size."""
     return deviation <= 1e-6 * np.abs(mean)
@@ -24,7 +33,14 @@ def unit_where_constant(mean, deviation):
     return np.where(is_constant(mean, deviation), 1.0, deviation)
 
 
-def floored(deviation, scale: float = 0.0):
+def standardization(x, event_ndims: int = 1) -> tuple:
+    """The shift and the log-scale that give x mean zero and unit deviation: (x - mean) / deviation."""
+    mean, deviation = moments(x, event_ndims)
+    deviation = unit_where_constant(mean, deviation)
+    return -mean / deviation, -np.log(deviation)
+
+
+def not_too_small(deviation, scale: float = 0.0):
     """Deviations of values of one kind; what hardly varies is given a hundredth of what the others do.
 
     It may vary more in other data.

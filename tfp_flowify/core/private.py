@@ -1,4 +1,4 @@
-"""The private API of Keras, TFP and TensorFlow that the library uses, all of it, with the reason for each use.
+"""All private API of Keras, TFP and TensorFlow that the library uses, with the reason for each use.
 
 Names that start with an underscore may change in any release of these libraries. Whoever raises the version ranges in
 pyproject.toml reads this file first; tests/test_private.py fails where one of them has changed.
@@ -48,6 +48,16 @@ def calls_of(network) -> list:
 def layers_inside(layer) -> list:
     """All layers that a Keras layer holds, at any depth. `Model.layers` knows the first level only."""
     return list(layer._flatten_layers(include_self=False))
+
+
+def trackers_of(model) -> list:
+    """The metrics that `compile` gave a Keras model: its loss, and metrics of its output; not those of its layers.
+
+    `Model.metrics` of a layer that holds models names all of them, as if they were the layer's own.
+    """
+    found = [model._loss_tracker, model._compile_metrics]
+    found += model._compile_loss.metrics if model._compile_loss is not None else []
+    return [metric for metric in found if metric is not None]
 
 
 def track_loss(model, loss, count):

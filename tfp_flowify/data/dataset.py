@@ -1,4 +1,4 @@
-"""What a flow is trained on: examples in memory, in three splits, and fast batches of them."""
+"""Data in memory, in three splits, and fast batches of them."""
 
 import dataclasses
 

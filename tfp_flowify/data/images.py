@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.core.checks import first_line
+
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 
 
@@ -76,7 +78,7 @@ def tfds_images(name: str, data_dir=None, download=False) -> tuple:
     except Exception as error:
         raise ValueError(
             f"{name} in {folder} could not be read; a file may be damaged or incomplete. Delete {folder / name} and "
-            f"get it again (download=True). TensorFlow Datasets said: {_first_line(error)}"
+            f"get it again (download=True). TensorFlow Datasets said: {first_line(error)}"
         ) from error
     return tuple((np.asarray(x), np.asarray(y)) for x, y in splits)
 
@@ -115,7 +117,7 @@ def _read_images(folder, size):
         if image.shape != images[0].shape:
             raise ValueError(
                 f"Images need one size: {paths[0]} is {images[0].shape[:2]}, {path} is {image.shape[:2]}. Have them "
-                "resized: image_size=HEIGHT WIDTH."
+                "resized: image_size=(height, width)."
             )
     return np.stack(images)
 
@@ -125,7 +127,7 @@ def _read_image(path, size):
     try:
         image = tf.io.decode_image(path.read_bytes(), expand_animations=False)
     except tf.errors.InvalidArgumentError as error:
-        raise ValueError(f"{path} is not an image that can be read: {_first_line(error)}") from error
+        raise ValueError(f"{path} is not an image that can be read: {first_line(error)}") from error
     if image.shape[-1] in (1, 2):  # Grey, the second may be opacity.
         image = tf.concat([tf.repeat(image[..., :1], 3, axis=-1), image[..., 1:]], axis=-1)
     if image.shape[-1] == 3:
@@ -137,7 +139,3 @@ def _read_image(path, size):
 
 def _is_grey(images):
     return all(np.array_equal(images[..., 0], images[..., i]) for i in (1, 2))
-
-
-def _first_line(error) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

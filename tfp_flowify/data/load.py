@@ -111,7 +111,7 @@ def _from_splits(name, splits, columns=None):
 
 
 def _levels(name, splits):
-    """How many whole numbers there are; None for real numbers."""
+    """The number of levels of whole numbers; None for real numbers."""
     kinds = {x.dtype.kind for x in splits.values()}
     if not kinds <= set("uib"):
         return None

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tfp_flowify.core.checks import first_line
+
 SOURCE = "https://zenodo.org/records/1161203 (data.tar.gz)"
 
 
@@ -164,8 +166,7 @@ def read_arrays(path):
         with loaded:
             return {name: loaded[name] for name in loaded.files}
     except Exception as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{path} is damaged, or not a file of plain arrays: {reason}") from error
+        raise ValueError(f"{path} is damaged, or not a file of plain arrays: {first_line(error)}") from error
 
 
 def read_csv(path) -> tuple:
@@ -222,7 +223,7 @@ def _check_columns(path, table, columns):
 
 
 def _tenths(rows):
-    """Where validation and test begin: a tenth for testing, a tenth of the rest for validation."""
+    """The rows at which validation and test begin: a tenth for testing, a tenth of the rest for validation."""
     test = rows - int(0.1 * rows)
     return [test - int(0.1 * test), test]
 

@@ -128,7 +128,7 @@ class FlowDistribution(AllVariables, Unbatched):
         return tf.reshape(log_prob, tf.shape(x)[: x.shape.rank - self.event_shape.rank])
 
     def score(self, points, num_draws, seed, chunk_size=1, training=False):
-        """What `log_prob` computes, for points (n, *event_shape) that are known to be right.
+        """Computes `log_prob` for points (n, *event_shape) that are known to be right.
 
         Args:
           points: Data with one batch axis, in the type of the flow.
@@ -181,7 +181,7 @@ class FlowDistribution(AllVariables, Unbatched):
         return self.generate(n, stateless_seed(seed), temperature, mean)
 
     def generate(self, n, seed, temperature=1.0, mean=False):
-        """What `sample` draws, n examples for a seed that is a pair of int32. See there for the other arguments."""
+        """Draws n examples as `sample` does, for a seed that is a pair of int32. See there for the other arguments."""
         context = self.prepare()
         if self.bijector.is_onto:
             return self._generate(n, seed, temperature, mean, context)[0]
@@ -197,10 +197,10 @@ class FlowDistribution(AllVariables, Unbatched):
         return parts[0], tf.reduce_all(tf.stack(finite), axis=0)
 
     def mean_residuals(self, n) -> list:
-        """What the network drops, at its mean, n times."""
+        """The mean of what the network drops, n times."""
         return [tf.repeat(d.mean()[None], n, axis=0) for d in self.bijector.residuals]
 
-    def _generate_with_preimage(self, n, seed, temperature, mean, context, rounds=1000):
+    def _generate_with_preimage(self, n, seed, temperature, mean, context, rounds=500):
         """Draws again, up to a limit, what came out as NaN: then the samples follow the density, normalised."""
         again_seed = salted(seed, "draws without a preimage")
 

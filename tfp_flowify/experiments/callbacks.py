@@ -1,4 +1,4 @@
-"""What happens while a flow trains in a run: the learning rate, validation, the files, the line of progress."""
+"""The callbacks of a run: the learning rate, validation, the files, the line of progress, Ctrl-C."""
 
 import math
 import shutil
@@ -59,7 +59,7 @@ class Validation(keras.callbacks.Callback):
 
 
 def steps_of(flow) -> int:
-    """How many steps its optimizer has taken."""
+    """The number of steps that the optimizer of a flow has taken."""
     return int(_read(flow.optimizer.iterations))
 
 
@@ -196,7 +196,11 @@ class StopOnInterrupt(keras.callbacks.Callback):
         if self.before is not None:
             signal.signal(signal.SIGINT, self.before)
 
+    def on_train_batch_end(self, batch, logs=None):
+        if self.interrupted:
+            self.model.stop_training = True
+
     def _stop(self, number, frame):
         if self.interrupted:
             raise KeyboardInterrupt
-        self.interrupted = self.model.stop_training = True
+        self.interrupted = True

@@ -5,7 +5,7 @@ import time
 
 
 class Clock:
-    """How far a run is, in time and in steps, counted from its first start.
+    """Tells how far a run is, in time and in steps, counted from its first start.
 
     Args:
       minutes: Its budget, or None.

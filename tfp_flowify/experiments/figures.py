@@ -6,7 +6,7 @@ import numpy as np
 
 
 def unit_of(data) -> str:
-    """What likelihoods are given in."""
+    """The unit in which likelihoods of data are given."""
     return "bits/dim" if data.is_image else "nats"
 
 
@@ -33,7 +33,10 @@ def evaluate(
       log: Function called with each progress message.
     """
     if draws < 1 or weighted_examples < 1:
-        raise ValueError(f"Both are positive. Received: draws={draws}, weighted_examples={weighted_examples}")
+        raise ValueError(
+            "draws and weighted_examples must be positive. "
+            f"Received: draws={draws}, weighted_examples={weighted_examples}"
+        )
     x, in_bits = getattr(data, split), data.is_image
     rows = np.random.default_rng(0).permutation(len(x))[:weighted_examples]
     log(f"Likelihoods of {len(x):,} {split} examples with one draw of the noise, of {len(rows):,} with {draws} ...")
@@ -62,7 +65,7 @@ def carried_over(figures: dict) -> dict:
 
 
 def trained_numbers(flow) -> int:
-    """How many numbers are trained: without fixed rotations and seeds."""
+    """The number of weights that are trained: without fixed rotations and seeds."""
     return sum(math.prod(weight.shape) for weight in flow.trainable_variables)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import keras
 
+from tfp_flowify.core.checks import first_line
 from tfp_flowify.model import FlowModel
 
 
@@ -30,15 +31,15 @@ class RunFolder:
         self.saved_model, self.report = self.path / "saved_model", self.path / "report.json"
         self.page = self.path / "report.html"
 
-    def check_free(self):
-        """Makes the folder; an error where it holds a run already."""
+    def make_new(self):
+        """Makes the folder; raises an error where it holds a run already."""
         if self.config.exists():
             raise FileExistsError(f"{self.path} holds a run already. Resume it, or give another folder (out=DIR).")
         self.make()
 
     def start(self, config: dict):
         """Keeps the arguments of a new run."""
-        self.check_free()
+        self.make_new()
         self.write_json(self.config, config)
 
     def make(self):
@@ -137,10 +138,9 @@ def load_flow(path) -> FlowModel:
     try:
         flow = keras.models.load_model(path)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"{path} is damaged, or not a flow saved by this version: {reason}. Of a run, best.keras and last.keras "
-            "are both flows: try the other."
+            f"{path} is damaged, or not a flow saved by this version: {first_line(error)}. Of a run, best.keras and "
+            "last.keras are both flows: try the other."
         ) from error
     if not isinstance(flow, FlowModel):
         raise ValueError(f"{path} holds a {type(flow).__name__}, not a FlowModel.")

@@ -1,4 +1,4 @@
-"""What a run ran on: versions, processors, memory."""
+"""The machine of a run: versions, processors, memory."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from tfp_flowify.version import __version__
 
 
 def versions() -> dict:
-    """Of what the figures of a run may depend on."""
+    """The versions of all that the figures of a run may depend on."""
     return {
         "tfp_flowify": __version__,
         "python": platform.python_version(),

@@ -39,7 +39,7 @@ class Experiment:
         return self.data in ("mnist", "cifar10")
 
     def arguments(self, minutes=None) -> list:
-        """Of `tfp-flowify train`, but for folders."""
+        """The arguments of `tfp-flowify train`, but for folders."""
         noise = ["--noise", "uniform"] if self.noise == "uniform" else []
         return ["--data", self.data, "--model", self.model, *noise, "--minutes", f"{minutes or self.minutes:g}"]
 
@@ -184,7 +184,7 @@ def _image_tables(done, out):
 
 
 def _paper_code(name, out):
-    """What the paper's code had after some minutes, and our validation figure by then."""
+    """The figure of the paper's code after some minutes, and our validation figure by then."""
     if name not in PAPER_CODE:
         return ""
     figure, minutes = PAPER_CODE[name]

@@ -1,4 +1,4 @@
-"""What a run came to: figures, pictures, a SavedModel and one page with all of it."""
+"""The results of a run: figures, pictures, a SavedModel and one page with all of it."""
 
 from tfp_flowify.experiments.figures import evaluate, table, trained_numbers
 from tfp_flowify.experiments.page import write_page

@@ -1,16 +1,16 @@
 """A flow from disk: the folder of a run, a `.keras` file or a SavedModel, all asked in the same way."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.core.seeds import numbered, stateless_seed
+from tfp_flowify.core.checks import first_line
+from tfp_flowify.core.seeds import numbered
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.experiments.folder import RunFolder, load_flow
 from tfp_flowify.model.inputs import InputCheck
-
-split = tf.random.experimental.stateless_split
 
 
 class SavedModelFlow:
@@ -27,14 +27,14 @@ class SavedModelFlow:
         try:
             self.module = tf.saved_model.load(str(path))
         except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ValueError(f"{path} is not a SavedModel that can be read: {reason}") from error
+            raise ValueError(f"{path} is not a SavedModel that can be read: {first_line(error)}") from error
         missing = {"log_prob", "sample"} - set(self.module.signatures)
         if missing:
             raise ValueError(f"{path} is not an exported flow: it has no signature {', '.join(sorted(missing))}.")
         self.signatures = self.module.signatures
         self.spec = self.signatures["log_prob"].structured_input_signature[1]["x"]
         self.levels = int(self.module.levels) or None if hasattr(self.module, "levels") else None
+        self.num_draws = int(self.module.num_draws) if hasattr(self.module, "num_draws") else 1
         self._check = InputCheck(self.event_shape, self.levels)
 
     @property
@@ -42,26 +42,29 @@ class SavedModelFlow:
         """Shape of one example."""
         return tuple(self.spec.shape[1:])
 
-    def log_prob(self, x, num_draws=1, seed=0, batch_size=256):
-        """As for a flow; draws beyond those of the export are weighed here."""
+    def log_prob(self, x, num_draws=1, seed=0, batch_size=1024):
+        """As for a flow. Draws beyond those of the export are weighed here; fewer than those there cannot be had."""
         self._check.array(x)
-        call, total = self.signatures["log_prob"], []
+        call, total, calls = self.signatures["log_prob"], [], -(-num_draws // self.num_draws)
         for start, batch_seed in zip(range(0, len(x), batch_size), numbered(seed, "batches"), strict=False):
             batch = tf.cast(x[start : start + batch_size], self.spec.dtype)
-            draws = [call(x=batch, seed=one)["log_prob"] for one in split(batch_seed, num_draws)]
-            total.append(tf.reduce_logsumexp(tf.stack(draws), axis=0) - np.log(num_draws))
+            seeds = itertools.islice(numbered(batch_seed, "calls"), calls)
+            draws = [call(x=batch, seed=one)["log_prob"] for one in seeds]
+            total.append(tf.reduce_logsumexp(tf.stack(draws), axis=0) - np.log(calls))
         return tf.concat(total, axis=0)
 
     def bits_per_dim(self, x, **kwargs):
         """As for a flow."""
         return bits_per_dim(self.log_prob(x, **kwargs), self.event_shape)
 
-    def sample(self, n, temperature=1.0, mean=False, seed=0):
+    def sample(self, n, temperature=1.0, mean=False, seed=0, batch_size=1024):
         """As for a flow."""
         if mean:
             raise ValueError("A SavedModel draws all parts. For mean samples, give the run folder or the .keras file.")
-        temperature = tf.constant(temperature, self.spec.dtype)
-        return self.signatures["sample"](n=tf.constant(n), temperature=temperature, seed=stateless_seed(seed))["x"]
+        call, temperature = self.signatures["sample"], tf.constant(temperature, self.spec.dtype)
+        sizes = [min(batch_size, n - start) for start in range(0, n, batch_size)]
+        drawn = zip(sizes, numbered(seed, "batches"), strict=False)
+        return tf.concat([call(n=tf.constant(size), temperature=temperature, seed=s)["x"] for size, s in drawn], axis=0)
 
 
 def open_flow(path):
@@ -83,16 +86,6 @@ def open_flow(path):
             f"{path} is neither the folder of a run (it has no config.json) nor a SavedModel (no saved_model.pb)."
         )
     return folder.load(), folder.read_config()
-
-
-def shape_of(flow) -> tuple:
-    """The shape of one example."""
-    return flow.event_shape if isinstance(flow, SavedModelFlow) else tuple(flow.distribution.event_shape)
-
-
-def levels_of(flow) -> int | None:
-    """How many whole numbers its data have."""
-    return flow.levels if isinstance(flow, SavedModelFlow) else flow.distribution.bijector.levels
 
 
 def _config_beside(path):

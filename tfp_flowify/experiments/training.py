@@ -22,13 +22,16 @@ from tfp_flowify.optimizer import FusedAdam
 #: An epoch has at least so many steps: small data are gone through several times in one.
 LEAST_STEPS = 100
 
+#: Options that may be zero; all other numbers are positive.
+MAY_BE_ZERO = ("seed", "clip_norm")
+
 #: With fewer training examples there is a warning.
 FEW_EXAMPLES = 100
 
 
 @dataclasses.dataclass
 class Options:
-    """What a run is: its data, its network, how it is trained. Kept in `config.json`.
+    """The options of a run: its data, its network, how it is trained. They are kept in `config.json`.
 
     Left out, the model is `fconv2` with affine densities and batches of 128 for images, `fmlp` with splines behind them
     and batches of 512 for tables; XLA is used where there is a GPU.
@@ -60,7 +63,8 @@ class Options:
     def __post_init__(self):
         for name, value in vars(self).items():
             if not all(_is_allowed(name, number) for number in (value if isinstance(value, list) else [value])):
-                raise ValueError(f"{name} is a positive number. Received: {name}={value}")
+                least = "zero or more" if name in MAY_BE_ZERO else "a positive number"
+                raise ValueError(f"{name} must be {least}. Received: {name}={value}")
         if self.minutes is None and self.epochs is None:
             raise ValueError("Say how long to train: minutes=N, epochs=N or both.")
 
@@ -81,7 +85,7 @@ class Options:
 def _is_allowed(name, number) -> bool:
     if isinstance(number, bool) or not isinstance(number, int | float):
         return True
-    return number > 0 or (number == 0 and name in ("seed", "clip_norm"))
+    return number > 0 or (number == 0 and name in MAY_BE_ZERO)
 
 
 def _absolute(path) -> str:
@@ -101,7 +105,7 @@ def train(options: Options, out, log=print) -> dict | None:
       The report, or None when it was interrupted by Ctrl-C.
     """
     folder = RunFolder(out)
-    folder.check_free()
+    folder.make_new()
     with _configured(options) as strategy:
         data = _load(options, log)
         options = options.completed(data)
@@ -176,6 +180,8 @@ def _options_of(folder, given: dict) -> Options:
                 f"The run in {folder.path} was started with {name}={kept.get(name)!r}, so it cannot go on with "
                 f"{value!r}. Leave it out, or start another run (out=DIR)."
             )
+    if "data_dir" in free:
+        free["data_dir"] = _absolute(free["data_dir"])
     if any(name in free for name in budgets):
         kept.update(dict.fromkeys(budgets))
     return Options(**{**kept, **free})

@@ -7,7 +7,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import positive, whole
+from tfp_flowify.core.checks import whole_number
+from tfp_flowify.layers.arguments import positive
 from tfp_flowify.layers.base import FlowLayer, register
 
 tfb = tfp.bijectors
@@ -84,8 +85,8 @@ class ReLU(Activation):
         "threshold": ((0, 0.0), "the threshold is zero; Stochastic(keras.layers.ReLU(...)) takes any"),
     }
 
-    def __init__(self, noise_scale=1.0, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, *args, noise_scale=1.0, **kwargs):
+        super().__init__(*args, **kwargs)
         self.noise_scale = positive("noise_scale", noise_scale)
 
     def call(self, x):
@@ -226,7 +227,7 @@ class Spline(Activation):
 
     def __init__(self, bins=8, bound=2.0, per_channel=False, **kwargs):
         super().__init__(**kwargs)
-        self.bins, self.bound = whole("bins", bins), positive("bound", bound)
+        self.bins, self.bound = whole_number("bins", bins), positive("bound", bound)
         self.per_channel = bool(per_channel)
 
     def build(self, input_shape):
@@ -258,20 +259,20 @@ def activation_layer(activation, dtype=None) -> FlowLayer | None:
     """The layer for an argument `activation`, or None for the identity.
 
     Args:
-      activation: None, the name of a Keras activation, the function itself, or a layer of this package.
+      activation: None, the name of a Keras activation, the function itself, or an activation of this package.
       dtype: Dtype policy of the layer.
 
     >>> type(activation_layer("relu")).__name__
     'ReLU'
     """
-    if activation is None or isinstance(activation, FlowLayer):
+    if activation is None or isinstance(activation, Activation):
         return activation
     name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
     if name == "linear":
         return None
     if name not in _BY_NAME:
         raise ValueError(
-            f"activation is one of {', '.join(map(repr, _BY_NAME))}, 'linear', or a layer of tfp_flowify.layers. "
+            f"activation is one of {', '.join(map(repr, _BY_NAME))}, 'linear', or an activation of tfp_flowify.layers. "
             f"Received: activation={name!r}. For any other function, put Stochastic(function) behind the layer: it "
             "adds noise, so its bound is looser."
         )

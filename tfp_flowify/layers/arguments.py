@@ -1,5 +1,7 @@
 """Arguments of layers, checked where they are given."""
 
+from tfp_flowify.core.checks import whole_number
+
 #: Arguments of Keras layers that can have one value here: the values that are accepted, and why there is no other.
 CHANNELS_LAST = {
     "data_format": (
@@ -16,19 +18,12 @@ def positive(name: str, value) -> float:
     return float(value)
 
 
-def whole(name: str, value) -> int:
-    """A whole number of one or more, or an error that names it."""
-    if int(value) != value or value < 1:
-        raise ValueError(f"{name} is a whole number of one or more. Received: {name}={value}")
-    return int(value)
-
-
 def sizes(name: str, value, ndims: int) -> tuple:
     """A number for all axes, or one for each."""
     values = tuple(value) if isinstance(value, list | tuple) else (value,) * ndims
     if len(values) != ndims:
         raise ValueError(f"{name} is a number or {ndims} of them. Received: {name}={value}")
-    return tuple(whole(name, size) for size in values)
+    return tuple(whole_number(name, size) for size in values)
 
 
 def one_of(name: str, value, choices):
@@ -63,7 +58,7 @@ def check_full_precision(layer):
 
 
 def window_counts(sides, kernel_size, strides, padding) -> tuple:
-    """How many windows fit along each side; None where the side is not known."""
+    """The number of windows that fit along each side; None where the side is not known."""
     lost = [0 if padding == "same" else kernel - 1 for kernel in kernel_size]
     counts = [
         None if side is None else -(-(side - less) // stride)

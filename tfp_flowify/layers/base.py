@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
-from tfp_flowify.layers.arguments import check_full_precision, drop_fixed, whole
+from tfp_flowify.core.checks import whole_number
+from tfp_flowify.layers.arguments import check_full_precision, drop_fixed
+from tfp_flowify.layers.conditioners import PerChannel, conditioner_for, ensure_built
 from tfp_flowify.layers.densities import Densities, register
-from tfp_flowify.layers.networks import PerChannel, conditioner_for, ensure_built
 
 # What `Layer` takes care of itself.
 _OF_KERAS = ("self", "args", "kwargs", "name", "dtype", "trainable", "autocast", "activity_regularizer")
@@ -42,10 +43,13 @@ class FlowLayer(keras.layers.Layer):
     [2.0, 2.0]
     """
 
-    #: Arguments of the Keras layer of the same name that can have one value here, see `arguments.drop_fixed`.
+    #: Arguments of the Keras layer of the same name that can have one value here, in Keras' order.
     fixed_arguments: ClassVar = {}
 
-    def __init__(self, **kwargs):
+    def __init__(self, *args, **kwargs):
+        kwargs.update(zip(self.fixed_arguments, args, strict=False))
+        if len(args) > len(self.fixed_arguments):
+            raise TypeError(f"{type(self).__name__} was given {len(args)} positional argument(s) too many: {args}")
         super().__init__(**drop_fixed(type(self).__name__, self.fixed_arguments, kwargs))
         check_full_precision(self)
 
@@ -98,9 +102,9 @@ class Dropping(FlowLayer):
     #: Whether what is dropped is positive by nature, so that its density is one of sizes.
     odd = False
 
-    def __init__(self, density="funnel", transform="affine", width=None, **kwargs):
-        super().__init__(**kwargs)
-        self.width = width if width is None else whole("width", width)
+    def __init__(self, *args, density="funnel", transform="affine", width=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.width = width if width is None else whole_number("width", width)
         if density not in ("funnel", "multiscale") and not isinstance(density, keras.layers.Layer):
             raise ValueError(f'density is "funnel", "multiscale" or a Keras model. Received: density={density!r}')
         make_transform(transform)
@@ -134,10 +138,10 @@ class Dropping(FlowLayer):
                 f"{math.prod(dropped)} values, {tuple(dropped)}, and transform={self.transform!r} needs {size} numbers "
                 f"for each: {wanted[0]}."
             )
-        return densities.add_network(network)
+        return densities.add_conditioner(network)
 
     def with_density_of_unseen(self, bijector, densities):
-        """Where strides leave pixels that no window sees: a mean and a deviation for each channel of them."""
+        """Adds a mean and a deviation for each channel of the pixels that no window sees, where strides leave some."""
         if self.density == "multiscale" or not bijector.unseen:
             return bijector
         pixels, channels = bijector.residuals[0].event_shape

@@ -7,7 +7,8 @@ import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import one_of, positive, whole
+from tfp_flowify.core.checks import whole_number
+from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, FlowLayer, make_transform, register
 from tfp_flowify.layers.chain import chain
 from tfp_flowify.layers.graph import model_bijector
@@ -24,7 +25,7 @@ class Duplicate(FlowLayer):
 
     def __init__(self, copies=2, noise="normal", noise_scale=1.0, **kwargs):
         super().__init__(**kwargs)
-        self.copies, self.noise = whole("copies", copies), one_of("noise", noise, ("normal", "uniform"))
+        self.copies, self.noise = whole_number("copies", copies), one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
     def call(self, x):

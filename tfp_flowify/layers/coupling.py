@@ -4,9 +4,10 @@ import math
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
-from tfp_flowify.layers.arguments import positive, whole
+from tfp_flowify.core.checks import whole_number
+from tfp_flowify.layers.arguments import positive
 from tfp_flowify.layers.base import FlowLayer, register
-from tfp_flowify.layers.networks import KerasFunction, conditioner_for, ensure_built
+from tfp_flowify.layers.conditioners import KerasFunction, conditioner_for, ensure_built
 
 
 @register
@@ -29,10 +30,10 @@ class SplineCoupling(FlowLayer):
 
     def __init__(self, kept=None, swap=False, bins=8, bound=2.0, conditioner=None, width=None, **kwargs):
         super().__init__(**kwargs)
-        self.kept, self.swap = kept if kept is None else whole("kept", kept), bool(swap)
-        self.bins, self.bound = whole("bins", bins), positive("bound", bound)
+        self.kept, self.swap = kept if kept is None else whole_number("kept", kept), bool(swap)
+        self.bins, self.bound = whole_number("bins", bins), positive("bound", bound)
         self.conditioner = conditioner
-        self.width = width if width is None else whole("width", width)
+        self.width = width if width is None else whole_number("width", width)
 
     def build(self, input_shape):
         *sides, features = input_shape[1:]
@@ -44,17 +45,17 @@ class SplineCoupling(FlowLayer):
         spline = transforms.Spline(self.bins, self.bound)
         changed = (*sides, features - kept)
         given = (*sides, kept)
-        self.network = self.conditioner or conditioner_for(
+        self.model = self.conditioner or conditioner_for(
             given, changed, spline.size, self.dtype_policy, width=self.width
         )
-        shape, wanted = ensure_built(self.network, given)[1:], spline.size * math.prod(changed)
+        shape, wanted = ensure_built(self.model, given)[1:], spline.size * math.prod(changed)
         if math.prod(shape) != wanted:
             raise ValueError(
                 f"The conditioner of {self.name} gives {math.prod(shape)} numbers, {shape}. It changes "
                 f"{math.prod(changed)} values, {changed}, and a spline of {self.bins} bins needs {spline.size} numbers "
                 f"for each: {wanted}."
             )
-        function = KerasFunction(self.network)
+        function = KerasFunction(self.model)
         coupling = fb.Coupling(features, function, kept, self.swap, spline, self.variable_dtype)
         self.bijector = fb.bind(coupling, (*sides, features))
 

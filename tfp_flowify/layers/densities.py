@@ -2,14 +2,14 @@
 
 import keras
 
-from tfp_flowify.layers.networks import KerasFunction
+from tfp_flowify.layers.conditioners import KerasFunction
 
 register = keras.saving.register_keras_serializable("tfp_flowify")
 
 
 @register
 class Densities(keras.layers.Layer):
-    """What a flow adds to its network: the scales of noise, and the densities of what is dropped and of the output.
+    """The weights that a flow adds to its network: scales of noise, densities of what is dropped and of the output.
 
     There is one part for each layer of the network, in `parts`. `flow.densities.trainable = False` freezes all of them,
     `flow.network.trainable = False` all other weights of a flow.
@@ -22,7 +22,7 @@ class Densities(keras.layers.Layer):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.parts, self.networks = [], []
+        self.parts, self.conditioners = [], []
         self.built = True
 
     def add_part(self, layer) -> "Densities":
@@ -37,10 +37,10 @@ class Densities(keras.layers.Layer):
         start = keras.initializers.Constant(value)
         return self._keep(name, self.add_weight(name=name, shape=shape, initializer=start, autocast=False))
 
-    def add_network(self, network) -> KerasFunction:
-        """A Keras model, as a function that bijectors run."""
-        self.networks.append(self._keep(f"network_{len(self.networks)}", network))
-        return KerasFunction(network)
+    def add_conditioner(self, model) -> KerasFunction:
+        """A Keras model that gives the parameters of a density, as a function that bijectors run."""
+        self.conditioners.append(self._keep(f"conditioner_{len(self.conditioners)}", model))
+        return KerasFunction(model)
 
     def _keep(self, name, value):
         """As an attribute: `tf.train.Checkpoint` finds attributes, but not what is in Keras' lists."""

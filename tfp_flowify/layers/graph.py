@@ -35,7 +35,7 @@ def is_graph(model) -> bool:
 
 
 def way_out(layer) -> str:
-    """What to use in place of a Keras layer that is no flow layer."""
+    """Says what to use in place of a Keras layer that is no flow layer."""
     from tfp_flowify import layers
 
     name = {"GetItem": "Split"}.get(type(layer).__name__, type(layer).__name__)

@@ -11,8 +11,9 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.conditional import stage_sizes
 from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.bijectors.linear import decompose
+from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.activations import activation_layer
-from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive, sizes, whole, window_counts
+from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive, sizes, window_counts
 from tfp_flowify.layers.base import Dropping, make_transform, register
 from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation
 
@@ -65,7 +66,7 @@ class Linear(Dropping):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.stages = whole("stages", stages)
+        self.stages = whole_number("stages", stages)
         if self.stages > 1 and isinstance(self.density, keras.layers.Layer):
             raise ValueError(f"A network of one's own is for one stage. Received: stages={stages}")
         self.activation = activation_layer(activation, self.dtype_policy)
@@ -166,7 +167,7 @@ class Dense(Linear):
 
     def __init__(self, units, activation=None, use_bias=True, **kwargs):
         super().__init__(activation, use_bias, **kwargs)
-        self.units = whole("units", units)
+        self.units = whole_number("units", units)
 
     def build(self, input_shape):
         self.build_linear((input_shape[-1], self.units))
@@ -184,7 +185,7 @@ class Dense(Linear):
 
 
 class Conv(Linear):
-    """What the convolutions share: `Linear` on every patch. Channels are last.
+    """The base of the convolutions: `Linear` on every patch. Channels are last.
 
     Args:
       filters: Number of channels that go out.
@@ -203,7 +204,7 @@ class Conv(Linear):
 
     def __init__(self, filters, kernel_size, strides=1, padding="valid", **kwargs):
         super().__init__(**kwargs)
-        self.filters, self.padding = whole("filters", filters), one_of("padding", padding, ("valid", "same"))
+        self.filters, self.padding = whole_number("filters", filters), one_of("padding", padding, ("valid", "same"))
         self.kernel_size = sizes("kernel_size", kernel_size, self.ndims)
         self.strides = sizes("strides", strides, self.ndims)
 
@@ -310,7 +311,7 @@ class FourierConv2D(Dropping):
 
     def __init__(self, filters, kernel_size=3, use_bias=True, **kwargs):
         super().__init__(**kwargs)
-        self.filters, self.kernel_size = whole("filters", filters), sizes("kernel_size", kernel_size, 2)
+        self.filters, self.kernel_size = whole_number("filters", filters), sizes("kernel_size", kernel_size, 2)
         self.use_bias = bool(use_bias)
 
     def build(self, input_shape):

@@ -14,13 +14,13 @@ from tfp_flowify.layers.base import Dropping, make_transform, register
 
 
 class _Pooling2D(Dropping):
-    """What max and average pooling share."""
+    """The base of max and average pooling."""
 
     bijector: type
     fixed_arguments = CHANNELS_LAST
 
-    def __init__(self, pool_size=2, strides=None, padding="valid", noise="normal", noise_scale=1.0, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, pool_size=2, strides=None, padding="valid", *args, noise="normal", noise_scale=1.0, **kwargs):
+        super().__init__(*args, **kwargs)
         self.pool_size = sizes("pool_size", pool_size, 2)
         self.strides = self.pool_size if strides is None else sizes("strides", strides, 2)
         self.padding = one_of("padding", padding, ("valid", "same"))

@@ -11,7 +11,7 @@ ORTHOGONAL = ("auto", "expm", "cayley", "householder")
 #: Up to this size "auto" takes the exponential; beyond it, so many reflections from a random start.
 WIDE, REFLECTIONS = 128, 64
 
-#: Of the entries of reflections at the start. Only directions count, so that it says how much a training step turns.
+#: Scale of the vectors of reflections at the start. Only directions count, so it says how much a training step turns.
 VECTOR_SCALE = 0.1
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.core.moments import moments, unit_where_constant
+from tfp_flowify.core.moments import standardization
 from tfp_flowify.layers.base import FlowLayer, register
 
 
@@ -62,13 +62,14 @@ class Normalization(FlowLayer):
         self.log_scale = self.add_weight(name="log_scale", shape=channels, initializer="zeros", trainable=False)
 
     def adapt(self, data):
-        """Takes mean and standard deviation of each channel over all examples and places."""
+        """Measures mean and deviation of each channel over all examples and places, of an array or a dataset."""
+        if isinstance(data, tf.data.Dataset):
+            data = np.concatenate(list(data.as_numpy_iterator()))
         if not self.built:
             self.build(np.shape(data))
-        mean, deviation = moments(data)
-        deviation = unit_where_constant(mean, deviation)
-        self.log_scale.assign(-np.log(deviation))
-        self.shift.assign(-mean / deviation)
+        shift, log_scale = standardization(data)
+        self.shift.assign(shift)
+        self.log_scale.assign(log_scale)
 
     def call(self, x):
         scale = tf.exp(tf.convert_to_tensor(self.log_scale))

@@ -7,7 +7,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive, whole
+from tfp_flowify.core.checks import whole_number
+from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive
 from tfp_flowify.layers.base import Dropping, FlowLayer, register
 
 tfb = tfp.bijectors
@@ -104,8 +105,8 @@ class ZeroPadding2D(FlowLayer):
 
     fixed_arguments = CHANNELS_LAST
 
-    def __init__(self, padding=1, noise="normal", noise_scale=1.0, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, padding=1, *args, noise="normal", noise_scale=1.0, **kwargs):
+        super().__init__(*args, **kwargs)
         self.padding = borders("padding", padding)
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
@@ -135,8 +136,8 @@ class Cropping2D(Dropping):
 
     fixed_arguments = CHANNELS_LAST
 
-    def __init__(self, cropping=1, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, cropping=1, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         self.cropping = borders("cropping", cropping)
 
     def call(self, x):
@@ -164,7 +165,7 @@ class Split(Dropping):
 
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
-        self.units = whole("units", units)
+        self.units = whole_number("units", units)
 
     def build(self, input_shape):
         fb.Split(input_shape[-1], self.units)  # Raises where there is nothing to drop.
@@ -194,7 +195,7 @@ class Widen(FlowLayer):
 
     def __init__(self, units, noise="normal", noise_scale=1.0, **kwargs):
         super().__init__(**kwargs)
-        self.units, self.noise = whole("units", units), one_of("noise", noise, ("normal", "uniform"))
+        self.units, self.noise = whole_number("units", units), one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
     def build(self, input_shape):

@@ -1,4 +1,4 @@
-"""What is a flow layer by added noise alone: whole numbers, and any function."""
+"""Layers that are flow layers by added noise alone: whole numbers, and any function."""
 
 import math
 
@@ -8,12 +8,14 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, FlowLayer, register
-from tfp_flowify.layers.networks import KerasFunction, ensure_built
+from tfp_flowify.layers.conditioners import KerasFunction, ensure_built
 
 
 @register
 class Dequantize(FlowLayer):
-    """Whole numbers 0 ... levels - 1, say pixels, to the middles of cells of (0, 1); in a flow, uniform in the cell.
+    """Takes whole numbers 0 ... levels - 1, such as pixels, to the middles of cells of (0, 1).
+
+    In a flow they are uniform in the cell.
 
     Args:
       levels: Number of levels; 256 for images of eight bits.
@@ -59,21 +61,25 @@ class Stochastic(Dropping):
         if not callable(function):
             raise TypeError(f"Stochastic takes a function or a Keras layer. Received: function={function!r}")
         self.function = function
+        self._shapes = {}  # Of what the function gives, by the shape of what it takes.
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
     def build(self, input_shape):
-        if isinstance(self.function, keras.layers.Layer):
-            ensure_built(self.function, input_shape[1:])
+        self.compute_output_shape(input_shape)
 
     def call(self, x):
         return self.function(x)
 
     def compute_output_shape(self, input_shape):
-        if isinstance(self.function, keras.layers.Layer):
-            return (input_shape[0], *ensure_built(self.function, input_shape[1:])[1:])
-        spec = tf.TensorSpec(input_shape, self.compute_dtype)
-        return tuple(tf.function(self.function).get_concrete_function(spec).output_shapes)
+        event = tuple(input_shape[1:])
+        if event not in self._shapes:
+            if isinstance(self.function, keras.layers.Layer):
+                self._shapes[event] = ensure_built(self.function, event)[1:]
+            else:
+                spec = tf.TensorSpec(input_shape, self.compute_dtype)
+                self._shapes[event] = tuple(tf.function(self.function).get_concrete_function(spec).output_shapes)[1:]
+        return (input_shape[0], *self._shapes[event])
 
     def get_config(self):
         if getattr(self.function, "__name__", "") == "<lambda>":

@@ -1,4 +1,4 @@
-"""Where the patches of an image lie, how to cut them out and how to lay them back. Pure geometry, no parameters."""
+"""The geometry of patches: where they lie on an image, how to cut them out and how to lay them back."""
 
 import functools
 import math
@@ -126,7 +126,7 @@ class _Axis:
 
     @property
     def index(self):
-        """Which cells of each window, (count, size), are on the image, and where; 0 where they are not."""
+        """Tells for the cells of each window, (count, size), whether they are on the image, and where; else 0."""
         place = np.arange(self.count)[:, None] * self.stride + np.arange(self.size) - self.before
         inside = (place >= 0) & (place < self.length)
         return inside, np.where(inside, place, 0)
@@ -138,7 +138,7 @@ class _Axis:
 
 
 def _positions(values, counts):
-    """Where each k = 0, 1, ... is found among the values: arrays of the first place, the second, ..., -1 for none."""
+    """Finds each k = 0, 1, ... among the values: arrays of the first place, the second, ..., -1 for none."""
     order, first = np.argsort(values, kind="stable"), np.searchsorted(np.sort(values), np.arange(len(counts)))
     ranks = range(max(counts.max(), 1))
     return [np.where(counts > rank, order[np.minimum(first + rank, len(order) - 1)], -1) for rank in ranks]

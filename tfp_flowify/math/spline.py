@@ -10,8 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-_LARGEST = 40.0  # Of a log-width or log-height; beyond it is cut, but not its gradient, so that it finds its way back.
-MIN_BIN, MIN_SLOPE = 1e-3, 1e-3  # Of a bin as a share of the interval; of the slope at a knot.
+#: A log-width or log-height beyond this is cut, but its gradient is not, so that it finds its way back.
+_LARGEST = 40.0
+
+#: The least width and height of a bin, as a share of the interval; the least slope at a knot.
+MIN_BIN, MIN_SLOPE = 1e-3, 1e-3
 
 
 class Piece(NamedTuple):
@@ -38,11 +41,11 @@ def spline_forward(x, parameters, bins: int, bound: float):
     """The spline at x, and the log of its slope.
 
     Args:
-      x: any shape.
+      x: Numbers, of any shape.
       parameters: (..., 3 bins - 1): `bins` log-widths, `bins` log-heights, and the slopes of the `bins - 1` inner knots
         before a softplus. Zeros give the identity. The leading axes are those of x, or none, or some of the last. Or
         what `spline_table` made of them.
-      bins, bound: the spline has so many pieces from (-bound, -bound) to (bound, bound), with slope one there.
+      bins, bound: The spline has `bins` pieces from (-bound, -bound) to (bound, bound), with slope one there.
     """
     inner = tf.clip_by_value(x, -bound, bound)
     if _is_own(x, parameters):
@@ -78,7 +81,7 @@ def spline_knots(parameters, bins: int, bound: float):
 
 
 def spline_table(parameters, bins: int, bound: float) -> Table:
-    """What entries that share splines look up."""
+    """Computes the table that entries look up which share splines."""
     knots = spline_knots(parameters, bins, bound)
     (left, bottom, slope), (right, top, next_slope) = zip(*((k[..., :-1], k[..., 1:]) for k in knots), strict=True)
     return Table(*knots[:2], tf.stack(_piece(left, right - left, bottom, top - bottom, slope, next_slope), axis=-1))
@@ -224,8 +227,8 @@ def _look_up(parameters, position, bins, of_values):
     Args:
       parameters: (n, 3 bins - 1).
       position: (n,), in [0, 1].
-      bins: how many.
-      of_values: whether the positions are of values.
+      bins: Number of bins.
+      of_values: Whether positions are those of values of the spline, not of its argument.
 
     Returns:
       Left, width, bottom, height, and the parameters of the slopes at both sides, (n,) each.

@@ -1,4 +1,4 @@
-"""A network of flow layers as a Keras model: `FlowModel`, the one way in."""
+"""A network of flow layers as a Keras model: `FlowModel`."""
 
 from tfp_flowify.model.flow_model import FlowModel
 

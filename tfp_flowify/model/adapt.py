@@ -1,4 +1,6 @@
-"""A sane start: scales and shifts of a flow set by those of data, layer after layer."""
+"""A good start for training: scales and shifts of a flow are set by those of data, layer after layer."""
+
+import warnings
 
 import keras
 import numpy as np
@@ -8,7 +10,8 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.bijectors.binding import Bound
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
-from tfp_flowify.core.moments import floored, moments, typical, unit_where_constant
+from tfp_flowify.core.moments import moments, not_too_small, standardization, typical
+from tfp_flowify.math.floor import LEAST_LOG_SCALE
 
 
 class Adapter:
@@ -26,9 +29,10 @@ class Adapter:
         self._frozen, self._done = {id(variable) for variable in frozen}, set()
         self._free = {id(variable) for variable in densities.variables} if densities_only else None
         self._scale = 0.0  # The typical deviation of what went into the layer in front.
+        self._least = 0.0  # The least log-scale of a density.
 
     def forward(self, bijector, parts) -> list:
-        """What the bijector gives, once it is set."""
+        """Sets a bijector, and returns what it then gives."""
         if isinstance(bijector, Bound):
             return self.forward(bijector.bijector, parts)
         if isinstance(bijector, fb.Graph) and not isinstance(bijector, fb.Linear):
@@ -46,10 +50,19 @@ class Adapter:
         return _values(bijector, parts)
 
     def set_base(self, base, z):
-        """The mean and deviation of the network's output."""
+        """Sets a base to the mean and deviation of the network's output."""
         mean, deviation = moments(z, len(base.loc.shape))
         self._assign(base.loc, mean)
-        self._assign(base.log_scale, np.log(floored(deviation)))
+        self._assign(base.log_scale, np.log(not_too_small(deviation)))
+
+    def warn_of_small_units(self):
+        """Warns where the data are in such units that densities would start at the floor of their scales."""
+        if self._least < LEAST_LOG_SCALE + 1:
+            warnings.warn(
+                f"Some dropped values deviate by {np.exp(self._least):.1g}, and scales of densities have a floor of "
+                f"{np.exp(LEAST_LOG_SCALE):.1g}: likelihoods would be too low. Put Normalization() in front.",
+                stacklevel=3,
+            )
 
     def _may_set(self, weight, trained=True) -> bool:
         """Whether a weight is a variable that is not frozen; those with `trained=False` are not trained by design."""
@@ -62,7 +75,7 @@ class Adapter:
             weight.assign(np.broadcast_to(value, weight.shape))
 
     def _set_linear(self, linear, parts):
-        """Outputs of mean zero; the part of them that comes from the input has unit variance in each of its directions.
+        """Gives a layer outputs of mean zero, and unit variance in each direction that comes from the input.
 
         The singular values of a Fourier convolution are the exponential of a kernel's transform: all are scaled by its
         value at the origin.
@@ -85,23 +98,22 @@ class Adapter:
         self._assign(linear.bias, -z.reshape(-1, z.shape[-1]).mean(axis=0))
 
     def _turn(self, linear, x):
-        """Where dimensions are dropped, they are those in which the data vary least: the last principal axes."""
+        """Turns a layer that drops dimensions, so that it drops those in which the data vary least."""
         right = linear.right
         if linear.left.size < right.size and self._may_set(right.start, trained=False):
             turned = right.matrix().numpy()  # start @ rest
             axes = _principal_axes(np.asarray(x, np.float64).reshape(-1, right.size), linear.left.size)
-            right.start.assign(axes @ turned.T @ np.asarray(right.start))
+            right.start.assign(axes @ turned.T @ tf.convert_to_tensor(right.start).numpy())
 
     def _set_diagonal(self, diagonal, x):
-        """Channels of mean zero and unit variance, where both weights are variables: `Normalization`."""
+        """Gives channels mean zero and unit variance, where both weights are variables: `Normalization`."""
         if all(self._may_set(weight, trained=False) for weight in (diagonal.log_scale, diagonal.shift)):
-            mean, deviation = moments(x, len(diagonal.inputs[0]))
-            deviation = unit_where_constant(mean, deviation)
-            diagonal.log_scale.assign(-np.log(deviation))
-            diagonal.shift.assign(-mean / deviation)
+            shift, log_scale = standardization(x, len(diagonal.inputs[0]))
+            diagonal.shift.assign(shift)
+            diagonal.log_scale.assign(log_scale)
 
     def _set_whiten(self, whiten, dropped):
-        """The mean and deviation of what is dropped, as the constant part of a conditioner that is still constant.
+        """Sets the constant of a conditioner that is still constant to the mean and deviation of what is dropped.
 
         A convolutional conditioner has one constant for all places, so they are taken together.
         """
@@ -117,17 +129,18 @@ class Adapter:
         parameters, values = np.zeros([slots, size]), values.reshape(-1, slots)
         if first.shift:
             mean, deviation = moments(values)
-            parameters[:, 0], parameters[:, 1] = mean, np.log(floored(deviation, self._scale))
+            parameters[:, 0], parameters[:, 1] = mean, np.log(not_too_small(deviation, self._scale))
         else:
-            parameters[:, 0] = np.log(floored(np.sqrt(np.nanmean(values**2, axis=0)), self._scale))
+            parameters[:, 0] = np.log(not_too_small(np.sqrt(np.nanmean(values**2, axis=0)), self._scale))
+        self._least = min(self._least, parameters[:, first.size - 1].min())
         bias.assign(parameters.reshape(-1))
 
     def _set_relu(self, relu, x):
-        """The root mean square of x where it is negative, for each channel."""
+        """Sets the scale of each channel to the root mean square of x where it is negative."""
         if self._may_set(relu.log_scale):
             x = np.asarray(x, np.float64).reshape(-1, *relu.inputs[0])
             squares = np.sum(np.minimum(x, 0) ** 2, axis=0) / np.maximum(np.sum(x < 0, axis=0), 1)
-            relu.log_scale.assign(np.log(floored(np.sqrt(squares))))
+            relu.log_scale.assign(np.log(not_too_small(np.sqrt(squares))))
 
 
 def _values(bijector, parts):
@@ -153,10 +166,10 @@ def _bias_of_constant(conditioner):
 
     The networks of fresh densities are such.
     """
-    while conditioner is not None and not isinstance(conditioner, keras.Model):
-        if hasattr(conditioner, "bias"):
-            return conditioner.bias
+    while not isinstance(conditioner, keras.layers.Layer):
+        if conditioner is None or hasattr(conditioner, "bias"):
+            return getattr(conditioner, "bias", None)
         conditioner = getattr(conditioner, "layer", None) or getattr(conditioner, "conditioner", None)
-    last = conditioner.layers[-1] if conditioner is not None and conditioner.layers else None
+    last = conditioner.layers[-1] if isinstance(conditioner, keras.Model) and conditioner.layers else conditioner
     kernel, bias = getattr(last, "kernel", None), getattr(last, "bias", None)
     return None if bias is None or kernel is None or np.any(keras.ops.convert_to_numpy(kernel)) else bias

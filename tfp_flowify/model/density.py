@@ -1,16 +1,14 @@
-"""What a flow is asked for: likelihoods, samples, the way to its parts and back."""
-
-import numbers
+"""The questions that a flow answers: likelihoods, samples, the way to its parts and back."""
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.core.checks import as_list
+from tfp_flowify.core.checks import as_list, whole_number
 from tfp_flowify.core.seeds import numbered, stateless_seed
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.model.functions import CHUNK, FlowFunctions
-from tfp_flowify.model.inputs import check_parts_of_encode
+from tfp_flowify.model.inputs import check_parts_of_encode, data_of
 
 
 class Density:
@@ -26,6 +24,16 @@ class Density:
     def distribution(self) -> FlowDistribution:
         """The flow as a distribution of TFP."""
         return self._functions.distribution
+
+    @property
+    def event_shape(self) -> tuple:
+        """The shape of one example."""
+        return self._check.event_shape
+
+    @property
+    def levels(self) -> int | None:
+        """The number of levels of its data, where they are whole numbers 0 ... levels - 1; else None."""
+        return self._check.levels
 
     @property
     def is_exact(self) -> bool:
@@ -51,7 +59,7 @@ class Density:
           seed: Seed for the noise draws; the same seed gives the same draws.
           batch_size: Number of examples, times draws up to 16, that are held in memory at once.
         """
-        num_draws, batch_size = _count("num_draws", num_draws), _count("batch_size", batch_size)
+        num_draws, batch_size = whole_number("num_draws", num_draws), whole_number("batch_size", batch_size)
         size = max(1, batch_size // min(num_draws, CHUNK))
         return self._in_batches(self._functions.log_prob(num_draws), x, size, seed)[0]
 
@@ -73,7 +81,7 @@ class Density:
         function = self._functions.sample_mean if mean else self._functions.sample
         if tf.is_tensor(n) and not tf.executing_eagerly():
             return function(n, temperature, stateless_seed(seed))
-        n, batch_size = _count("n", n, least=0), _count("batch_size", batch_size)
+        n, batch_size = whole_number("n", n, least=0), whole_number("batch_size", batch_size)
         if not tf.is_tensor(temperature) and not 0 < temperature < np.inf:
             raise ValueError(f"The temperature is a positive number. Received: temperature={temperature}")
         sizes = [min(batch_size, n - start) for start in range(0, n, batch_size)] or [0]
@@ -86,7 +94,7 @@ class Density:
         The noise is drawn. The parts have the shapes `network.output_shape`, then `residual_shapes`. Arguments as for
         `log_prob`.
         """
-        return self._in_batches(self._functions.encode, x, _count("batch_size", batch_size), seed)
+        return self._in_batches(self._functions.encode, x, whole_number("batch_size", batch_size), seed)
 
     def decode(self, parts, batch_size=1024):
         """The examples that `encode` made these parts of."""
@@ -94,13 +102,13 @@ class Density:
         parts = check_parts_of_encode(functions.part_names, functions.parts, parts)
         if not tf.executing_eagerly():
             return functions.decode(parts)
-        starts = range(0, len(parts[0]), _count("batch_size", batch_size))
+        starts = range(0, len(parts[0]), whole_number("batch_size", batch_size))
         return tf.concat([functions.decode([p[i : i + batch_size] for p in parts]) for i in starts], axis=0)
 
     def reconstruct(self, x, batch_size=1024):
-        """What the output of the network knows of x: back from it, with what was dropped at its mean."""
+        """Reconstructs examples from the output of the network alone, with what was dropped at its mean."""
         functions = self._functions
-        return self._in_batches(lambda x, _: functions.reconstruct(x), x, _count("batch_size", batch_size))[0]
+        return self._in_batches(lambda x, _: functions.reconstruct(x), x, whole_number("batch_size", batch_size))[0]
 
     @property
     def _functions(self) -> FlowFunctions:
@@ -121,21 +129,13 @@ class Density:
             return as_list(function(tf.cast(x, self._functions.dtype), stateless_seed(seed)))
         batches = self._batches(x, size)
         results = [as_list(function(b, s)) for b, s in zip(batches, numbered(seed, "batches"), strict=False)]
+        if not results:
+            raise ValueError(f"{self.name} was given an empty dataset.")
         return [tf.concat(parts, axis=0) for parts in zip(*results, strict=True)]
 
     def _batches(self, x, size):
         """Checked batches of an array or a dataset, each cast to the type of the flow as its turn comes."""
-        if isinstance(x, tf.data.Dataset):
-            elements = (element[0] if isinstance(element, tuple) else element for element in self._check.data(x))
-        else:
-            elements = [self._check.array(x)]
+        elements = map(data_of, self._check.data(x)) if isinstance(x, tf.data.Dataset) else [self._check.array(x)]
         for element in elements:
             for start in range(0, len(element), size):
                 yield tf.cast(element[start : start + size], self._functions.dtype)
-
-
-def _count(name, value, least=1) -> int:
-    value = value.numpy() if tf.is_tensor(value) else value
-    if not isinstance(value, numbers.Real) or int(value) != value or value < least:
-        raise ValueError(f"{name} is a whole number, at least {least}. Received: {name}={value}")
-    return int(value)

@@ -4,9 +4,11 @@ import random
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.augmentation import draw
+from tfp_flowify.core.moments import some_rows
 from tfp_flowify.core.private import layers_inside
 from tfp_flowify.core.seeds import salted
 from tfp_flowify.distributions import DiagonalNormal, FlowDistribution
@@ -17,9 +19,12 @@ from tfp_flowify.layers.graph import is_graph, model_bijector, way_out
 from tfp_flowify.model.adapt import Adapter
 from tfp_flowify.model.density import Density
 from tfp_flowify.model.functions import FlowFunctions, export_functions
-from tfp_flowify.model.inputs import InputCheck
+from tfp_flowify.model.inputs import InputCheck, data_of, is_array
 from tfp_flowify.model.summary import flow_summary
 from tfp_flowify.model.training import Training
+
+#: So many examples, at most, are taken to adapt to.
+ENOUGH = 2000
 
 
 @register
@@ -96,14 +101,14 @@ class FlowModel(Density, Training, keras.Model):
         """Builds the flow for data like x, an array or a dataset; does nothing where it is built."""
         if self._flow_functions is not None:
             return
-        spec = x.element_spec if isinstance(x, tf.data.Dataset) else x
-        spec = spec[0] if isinstance(spec, tuple) else spec
-        if getattr(spec, "shape", None) is None or None in tuple(spec.shape)[1:]:
+        spec = data_of(x.element_spec) if isinstance(x, tf.data.Dataset) else np.asarray(x) if is_array(x) else x
+        if getattr(spec, "shape", None) is None or len(spec.shape) < 2 or None in tuple(spec.shape)[1:]:
             raise ValueError(
                 f"{self.name} is not built, and its data do not tell their shape. Start its layers with "
                 "keras.Input(shape)."
             )
-        self.build((None, *spec.shape[1:]))
+        with self.distribute_strategy.scope():
+            self.build((None, *spec.shape[1:]))
 
     def call(self, x, training=None):
         if tf.executing_eagerly() and tf.is_tensor(x):
@@ -121,7 +126,8 @@ class FlowModel(Density, Training, keras.Model):
         output, have the right mean and deviation. What is frozen stays as it is.
 
         Args:
-          x: Some hundred examples: an array, a tensor or a `tf.data.Dataset` of batches, of which the first are taken.
+          x: Some hundred examples: an array or a tensor, of which 2,000 are taken at most, evenly spaced; or a
+            `tf.data.Dataset` of batches, of which the first are taken.
           densities_only: Whether to leave the network as it is, say because it is trained.
           seed: Seed for the noise.
         """
@@ -129,12 +135,13 @@ class FlowModel(Density, Training, keras.Model):
         if isinstance(x, tf.data.Dataset):
             x = _first_examples(self._check.data(x))
         self._check.warn_of_no_density(x)
-        x = tf.cast(self._check.array(x), self.variable_dtype)
+        x = tf.cast(some_rows(self._check.array(x), ENOUGH), self.variable_dtype)
         bijector, adapter = self.distribution.bijector, Adapter(self._frozen(), densities_only, self.densities)
         noise = draw(bijector.noise, [len(x)], salted(seed, "adapt"))
         parts = adapter.forward(bijector, [x, *noise])
         for base, z in zip(self._bases or [], parts, strict=False):
             adapter.set_base(base, z)
+        adapter.warn_of_small_units()
 
     def _frozen(self) -> list:
         """The variables of all layers that are frozen."""
@@ -158,13 +165,13 @@ class FlowModel(Density, Training, keras.Model):
 
     # Saving.
 
-    def save(self, filepath, overwrite=True, **kwargs):
+    def save(self, filepath, overwrite=True, zipped=None, **kwargs):
         """Saves the flow with its weights and its optimizer to a `.keras` file, as any Keras model."""
         if Path(filepath).suffix in (".h5", ".hdf5"):
             raise ValueError(
                 f"A flow is saved to a .keras file: it could not be loaded again from HDF5. Received: {filepath}"
             )
-        super().save(filepath, overwrite, **kwargs)
+        super().save(filepath, overwrite, zipped, **kwargs)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, *, num_draws=1):
         """Writes a SavedModel that runs with TensorFlow alone.
@@ -192,21 +199,24 @@ class FlowModel(Density, Training, keras.Model):
 
     def get_config(self):
         network = keras.saving.serialize_keras_object(self.network)
-        frozen = [i for i, part in enumerate(self.densities.parts) if not part.trainable]
+        frozen = [i for i, layer in enumerate(self._density_layers()) if not layer.trainable]
         own = {"network": network, "base": self.base, "seed": self.seed, "frozen_densities": frozen}
-        return {**super().get_config(), **own, "densities_trainable": self.densities.trainable}
+        return {**super().get_config(), **own}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        config["network"] = keras.saving.deserialize_keras_object(config["network"])
+        config["network"] = keras.saving.deserialize_keras_object(config["network"], custom_objects)
         config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
-        frozen, trainable = config.pop("frozen_densities", []), config.pop("densities_trainable", True)
+        frozen = config.pop("frozen_densities", [])
         flow = cls(**config)
-        flow.densities.trainable = trainable
-        for i in frozen if flow.built else []:
-            flow.densities.parts[i].trainable = False
+        layers = flow._density_layers()
+        for i in frozen:
+            layers[i].trainable = False
         return flow
+
+    def _density_layers(self) -> list:
+        return [self.densities, *layers_inside(self.densities)]
 
 
 def _as_network(network):
@@ -237,11 +247,13 @@ def _policy(network):
     return next((layer.dtype_policy for layer in network.layers if isinstance(layer, FlowLayer)), network.dtype_policy)
 
 
-def _first_examples(dataset, enough=1000):
+def _first_examples(dataset):
     batches, count = [], 0
     for element in dataset:
-        batches.append(element[0] if isinstance(element, tuple) else element)
+        batches.append(data_of(element))
         count += len(batches[-1])
-        if count >= enough:
+        if count >= ENOUGH:
             break
+    if not batches:
+        raise ValueError("adapt was given an empty dataset.")
     return tf.concat(batches, axis=0)

@@ -1,4 +1,4 @@
-"""What a flow does, as compiled functions of any batch size: those a `FlowModel` calls and those it exports."""
+"""The compiled functions of a flow, for any batch size: a `FlowModel` calls them and exports them."""
 
 import tensorflow as tf
 
@@ -35,7 +35,7 @@ class FlowFunctions:
             tf.TensorSpec([None, *shape], self.dtype, name=name)
             for shape, name in zip(bijector.shapes_out, self.part_names, strict=True)
         ]
-        self.draw = [
+        self.draw_specs = [
             tf.TensorSpec([], tf.int32, name="n"),
             tf.TensorSpec([], self.dtype, name="temperature"),
             self.seed,
@@ -44,8 +44,8 @@ class FlowFunctions:
         self.decode = _compiled(self._decode, [self.parts])
         self.reconstruct = _compiled(self._reconstruct, [self.x])
         self.predict = _compiled(self._predict, [self.x])
-        self.sample = _compiled(self._sample, self.draw)
-        self.sample_mean = _compiled(self._sample_mean, self.draw)
+        self.sample = _compiled(self._sample, self.draw_specs)
+        self.sample_mean = _compiled(self._sample_mean, self.draw_specs)
         self._log_prob = {}
 
     def log_prob(self, num_draws: int = 1):
@@ -98,6 +98,7 @@ def export_functions(functions: FlowFunctions, variables, path, num_draws: int =
     module = tf.Module()
     module.weights = list(variables)
     module.levels = tf.Variable(functions.check.levels or 0, trainable=False, name="levels")
+    module.num_draws = tf.Variable(num_draws, trainable=False, name="num_draws")
     log_prob, names, x, seed = functions.log_prob(num_draws), functions.part_names, functions.x, functions.seed
     signatures = {
         "log_prob": _signature(lambda x, seed: {"log_prob": log_prob(x, seed)}, [x, seed]),
@@ -105,7 +106,7 @@ def export_functions(functions: FlowFunctions, variables, path, num_draws: int =
             lambda x, seed: {"bits_per_dim": bits_per_dim(log_prob(x, seed), functions.check.event_shape)}, [x, seed]
         ),
         "sample": _signature(
-            lambda n, temperature, seed: {"x": functions.sample(n, temperature, seed)}, functions.draw
+            lambda n, temperature, seed: {"x": functions.sample(n, temperature, seed)}, functions.draw_specs
         ),
         "encode": _signature(lambda x, seed: dict(zip(names, functions.encode(x, seed), strict=True)), [x, seed]),
         "decode": _signature(lambda **parts: {"x": functions.decode([parts[name] for name in names])}, functions.parts),

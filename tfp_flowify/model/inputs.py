@@ -5,11 +5,14 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.core.moments import is_constant, moments
+from tfp_flowify.core.moments import is_constant, moments, some_rows
+
+#: So many examples are looked at, at most, to see whether data have a density.
+SEEN = 10_000
 
 
 class InputCheck:
-    """What data a flow takes.
+    """Checks data against what a flow takes.
 
     Args:
       event_shape: Shape of one example.
@@ -20,7 +23,7 @@ class InputCheck:
         self.event_shape, self.levels = tuple(event_shape), levels
 
     def data(self, x):
-        """What Keras' methods take, checked: anything like an array, or a dataset, which is checked as it is read.
+        """Checks what Keras' methods take: anything like an array, or a dataset, which is checked as it is read.
 
         Generators and the like pass as they are: their batches are checked for their shape alone.
         """
@@ -47,8 +50,8 @@ class InputCheck:
         if not good.all():
             first = tuple(int(i) for i in np.argwhere(~good)[0])
             raise ValueError(
-                f"This flow takes {self._wanted()}. Received: {int((~good).sum())} of {good.size} entries that are "
-                f"not, the first {values[first]} at {first}."
+                f"This flow takes {self._wanted()}. Received: {int((~good).sum())} of {good.size} entries are others; "
+                f"the first is {values[first]} at {first}."
             )
         return x
 
@@ -70,17 +73,17 @@ class InputCheck:
         Args:
           x: An array that has passed the check, or a table of pandas, whose columns then are named.
         """
-        if self.levels is not None:
+        names, x = getattr(x, "columns", None), some_rows(np.asarray(x), SEEN)
+        if self.levels is not None or len(x) < 3:
             return
-        names, x = getattr(x, "columns", None), np.asarray(x)
         mean, deviation = moments(x, len(self.event_shape))
         constant = np.argwhere(is_constant(mean, deviation))
         if len(constant):
             _warn(f"{len(constant)} of {mean.size} entries are constant, {_named(constant, names)}")
-        elif len(self.event_shape) == 1 and (copies := _copies((x - mean) / deviation)):
+        elif len(self.event_shape) == 1 and (copies := _copies(x, mean, deviation)):
             pairs = ", ".join(f"{_named([[i]], names)} of {_named([[j]], names)}" for i, j in copies[:5])
             _warn(f"{len(copies)} of {mean.size} columns are copies of others, {pairs}")
-        elif len(x) > 1 and np.array_equal(x, np.round(x)):
+        elif np.array_equal(x, np.round(x)):
             _warn("all numbers are whole", " Put Dequantize(levels) in front.")
 
     def _wanted(self):
@@ -89,7 +92,7 @@ class InputCheck:
 
     def _dataset(self, dataset):
         spec = dataset.element_spec
-        first = spec[0] if isinstance(spec, tuple) else spec
+        first = data_of(spec)
         if not hasattr(first, "shape"):
             raise ValueError(f"This flow takes {self._wanted()} as a dataset of x or (x, y). Received: {spec}")
         if not first.shape.is_compatible_with([None, *self.event_shape]):
@@ -102,6 +105,11 @@ class InputCheck:
             return (x, *element[1:]) if isinstance(spec, tuple) else x
 
         return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def data_of(element):
+    """The data of an element of a dataset, x or (x, y) or (x, y, sample_weight)."""
+    return element[0] if isinstance(element, tuple) else element
 
 
 def is_array(x) -> bool:
@@ -118,14 +126,14 @@ def check_parts_of_encode(names, specs, parts) -> list:
     """
     parts = list(parts) if isinstance(parts, list | tuple) else [parts]
     parts = [part if tf.is_tensor(part) else np.asarray(part) for part in parts]
-    wanted = ", ".join(str((None, *spec.shape[1:])) for spec in specs)
+    wanted = ", ".join(f"({', '.join(map(str, ('n', *spec.shape[1:])))})" for spec in specs)
     shapes = [tuple(part.shape) for part in parts]
     fits = len(parts) == len(specs) and all(
         spec.shape.is_compatible_with(shape) and shape[0] == shapes[0][0]
         for spec, shape in zip(specs, shapes, strict=True)
     )
-    if not fits:
-        raise ValueError(f"decode takes what encode gives, parts of {wanted}. Received: shapes {shapes}")
+    if not fits or shapes[0][0] == 0:
+        raise ValueError(f"decode takes what encode gives, parts of {wanted}, n > 0. Received: shapes {shapes}")
     parts = [tf.cast(part, spec.dtype) for part, spec in zip(parts, specs, strict=True)]
     bad = [name for name, part in zip(names, parts, strict=True) if not _is_finite(part)]
     if bad:
@@ -134,7 +142,7 @@ def check_parts_of_encode(names, specs, parts) -> list:
 
 
 def _is_good(values, levels, floor, is_finite):
-    """Which numbers are right, for NumPy or TensorFlow."""
+    """Tells for each number whether a flow takes it, with functions of NumPy or of TensorFlow."""
     return is_finite(values) if levels is None else (values >= 0) & (values < levels) & (values == floor(values))
 
 
@@ -149,15 +157,12 @@ def _as_float32(values):
         raise ValueError(f"This flow takes numbers. Received: an array of type {values.dtype}: {error}") from error
 
 
-def _copies(standardized) -> list:
+def _copies(x, mean, deviation) -> list:
     """Pairs (i, j): column i is column j, but for a shift and a factor."""
-    first, copies = {}, []
-    for i, column in enumerate(standardized.T):
-        key = np.round(column * np.sign(column[np.argmax(np.abs(column))]), 4).tobytes()
-        if key in first:
-            copies.append((i, first[key]))
-        first.setdefault(key, i)
-    return copies
+    standardized = (some_rows(x, SEEN if x.shape[1] <= 200 else SEEN // 10) - mean) / deviation
+    correlation = np.abs(standardized.T @ standardized) / len(standardized)
+    alike = np.argwhere(np.tril(correlation > 1 - 1e-6, k=-1))
+    return list({int(i): (int(i), int(j)) for i, j in alike[::-1]}.values())[::-1]
 
 
 def _named(indices, names, most=5):

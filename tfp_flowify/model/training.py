@@ -1,12 +1,13 @@
-"""How a flow is trained: Keras' methods and steps, with the likelihood as loss."""
+"""Training of a flow: Keras' methods and steps, with the likelihood as loss."""
 
 import inspect
+import warnings
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.core.private import Figures, layers_inside, track_loss
+from tfp_flowify.core.private import Figures, layers_inside, track_loss, trackers_of
 from tfp_flowify.core.seeds import fold_in, salted
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.model.inputs import is_array
@@ -20,15 +21,16 @@ def _as_in_keras(method):
 
 
 class Training:
-    """Mixin for a `keras.Model` with a distribution, in front of it: maximum likelihood, with or without a task."""
+    """Mixin that stands in front of `keras.Model`: training by maximum likelihood, with or without another loss."""
 
     def _set_up_training(self, seed):
-        """What `__init__` does for training. The counters are weights, so that training goes on with its own noise."""
+        """Adds what training needs. The counters are weights, so that a saved flow goes on with the noise to come."""
         self._noise_seed = self._add_counter("noise_seed", seed)
         self._training_draws, self._test_draws = self._add_counter("training_draws"), self._add_counter("test_draws")
         self._figures = Figures(["nll", "bits_per_dim"], self.variable_dtype)
         self._likelihood_loss = _NegativeMean(name="nll", dtype=self.variable_dtype)
-        self._likelihood_weight, self._supervised, self._output_is_used = 1.0, False, False
+        self._likelihood_weight, self._supervised = 1.0, False
+        self._needs_labels, self._output_is_used = False, False
 
     def _add_counter(self, name, value=0):
         return self.add_weight(
@@ -65,7 +67,7 @@ class Training:
           likelihood_weight: Weight of the negative log-likelihood beside that loss.
         """
         if likelihood_weight < 0:
-            raise ValueError(f"likelihood_weight is not negative. Received: likelihood_weight={likelihood_weight}")
+            raise ValueError(f"likelihood_weight must not be negative. Received: likelihood_weight={likelihood_weight}")
         super().compile(
             FusedAdam() if optimizer == "adam" else optimizer,
             loss,
@@ -78,7 +80,9 @@ class Training:
             auto_scale_loss,
         )
         self._likelihood_weight, self._supervised = float(likelihood_weight), loss is not None
-        self._output_is_used = bool(self._supervised or metrics or weighted_metrics)
+        self._needs_labels = bool(self._supervised or metrics or weighted_metrics)
+        watched = any(layer.activity_regularizer is not None for layer in layers_inside(self.network))
+        self._output_is_used = self._needs_labels or watched
 
     def get_compile_config(self):
         config = super().get_compile_config()
@@ -92,8 +96,8 @@ class Training:
     @property
     def metrics(self):
         """As in Keras; but a model inside a layer that was compiled for itself keeps its metrics to itself."""
-        foreign = [layer for layer in layers_inside(self) if isinstance(layer, keras.Model)]
-        foreign = {id(metric) for model in foreign for metric in model.metrics}
+        models = [layer for layer in layers_inside(self) if isinstance(layer, keras.Model)]
+        foreign = {id(metric) for model in models for metric in trackers_of(model)}
         return [metric for metric in super().metrics if id(metric) not in foreign]
 
     # The steps: Keras' own, but for the network, which runs only where a loss or a metric looks at its output.
@@ -104,7 +108,10 @@ class Training:
             output, loss = self._output_and_loss(x, y, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
         weights = self.trainable_weights
-        self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
+        if weights:
+            self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
+        else:
+            warnings.warn(f"{self.name} has no trainable weights.", stacklevel=2)
         return self.compute_metrics(x, y, output, sample_weight=sample_weight)
 
     def test_step(self, data):
@@ -130,8 +137,11 @@ class Training:
         figures = {"nll": -log_prob, "bits_per_dim": bits_per_dim(log_prob, self._check.event_shape)}
         self._figures.update_state(figures, weight)
         loss = self._likelihood_weight * self._likelihood_loss(log_prob, log_prob, weight)
-        if self._supervised or self.losses:
-            loss += tf.cast(super().compute_loss(x, y, y_pred, sample_weight, training), loss.dtype)
+        if self._output_is_used:
+            if self._supervised or self.losses:
+                loss += tf.cast(super().compute_loss(x, y, y_pred, sample_weight, training), loss.dtype)
+        else:  # Other losses than these would be of an earlier call of the network.
+            loss += sum(w.regularizer(w) for w in self.trainable_weights if w.regularizer is not None)
         return loss
 
     def _next_seed(self, training):
@@ -152,13 +162,15 @@ class Training:
         """Trains as any Keras model; data are checked first. Without a loss in `compile`, labels are not used."""
         arguments = self._admitted(Training.fit, args, kwargs)
         if is_array(arguments["x"]):
-            self._check.warn_of_no_density(arguments["x"] if "x" not in kwargs else kwargs["x"])
+            self._check.warn_of_no_density(args[0] if args else kwargs["x"])
+        if arguments.get("class_weight") is not None and arguments["y"] is None and is_array(arguments["x"]):
+            raise ValueError("class_weight is for labels: fit(x, y, class_weight=...).")
         if self.compiled and not self.optimizer.built:
             with self.distribute_strategy.scope():  # Else Keras traces the first step twice.
                 self.optimizer.build(self.trainable_variables)
         validation = arguments.get("validation_data")
         if isinstance(validation, list | tuple):
-            x, y, sample_weight = (*validation, None, None)[:3]
+            x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tuple(validation))
             arguments["validation_data"] = (self._check.data(x), *self._labels(x, y, sample_weight))
         elif validation is not None:
             arguments["validation_data"] = self._check.data(validation)
@@ -167,14 +179,20 @@ class Training:
     @_as_in_keras
     def evaluate(self, *args, **kwargs):
         """The loss and metrics on data, as for any Keras model; each call draws the same noise, one draw an example."""
-        arguments = self._admitted(Training.evaluate, args, kwargs)
+        if not kwargs.get("_use_cached_eval_dataset"):  # Else `fit` has checked its validation data already.
+            args, kwargs = (), self._admitted(Training.evaluate, args, kwargs)
         self._test_draws.assign(0)
-        return super().evaluate(**arguments)
+        return super().evaluate(*args, **kwargs)
 
     @_as_in_keras
     def predict(self, *args, **kwargs):
         """The outputs of the network, as for any Keras model."""
         return super().predict(**self._admitted(Training.predict, args, kwargs))
+
+    @_as_in_keras
+    def predict_on_batch(self, *args, **kwargs):
+        """The outputs of the network for one batch, as for any Keras model."""
+        return super().predict_on_batch(**self._admitted(Training.predict_on_batch, args, kwargs))
 
     @_as_in_keras
     def train_on_batch(self, *args, **kwargs):
@@ -203,14 +221,14 @@ class Training:
     def _labels(self, x, y, sample_weight):
         """Labels and weights as Keras keeps them: it drops weights where there are no labels, so there must be some."""
         if y is None and is_array(x):
-            if self._supervised:
+            if self._needs_labels:
                 raise ValueError(_NEEDS_LABELS)
             if sample_weight is not None:
                 return np.zeros([len(x), 0], np.int8), sample_weight
         return y, sample_weight
 
 
-_NEEDS_LABELS = "The flow was compiled with a loss, so fit and evaluate need labels: fit(x, y)."
+_NEEDS_LABELS = "The flow was compiled with a loss or with metrics, so fit and evaluate need labels: fit(x, y)."
 
 
 class _NegativeMean(keras.losses.Loss):
