@@ -8,7 +8,7 @@ from models import digits_flow, small_flow
 
 from tfp_flowify.callbacks import SampleGrid
 from tfp_flowify.data import digits
-from tfp_flowify.plots import tile_images
+from tfp_flowify.plots import save_densities, tile_images
 
 
 def test_grids_are_written_each_few_epochs_and_at_the_end(tmp_path):
@@ -50,3 +50,12 @@ def test_what_is_no_image_is_named(tmp_path):
     with pytest.raises(ValueError, match="every=0"):
         SampleGrid(tmp_path, every=0)
     assert isinstance(SampleGrid(tmp_path), keras.callbacks.Callback)
+
+
+def test_densities_of_points(tmp_path):
+    points = np.random.default_rng(0).normal(size=(50, 2))
+    save_densities(tmp_path / "d.png", {"normal": lambda x: -0.5 * np.sum(x**2, axis=1)}, points, size=30)
+    picture = imread(tmp_path / "d.png")
+    assert picture.shape[1] > 1.5 * picture.shape[0] and picture[..., 0].std() > 0.1
+    with pytest.raises(ValueError, match=r"\(n, 2\). Received: shape=\(50, 3\)"):
+        save_densities(tmp_path / "d.png", {}, np.zeros([50, 3]))

@@ -72,7 +72,8 @@ def save_densities(path, panels: dict, points, limits=None, size: int = 200):
     figure = Figure(figsize=(3 * (len(panels) + 1), 3.2), dpi=120, layout="constrained")
     first, *others = figure.subplots(1, len(panels) + 1)
     first.scatter(*points.T, s=1, color="0.3")
-    first.set(title="data", xlim=(low, high), ylim=(low, high), aspect="equal")
+    first.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+    first.set_title("data", fontsize=9)
     densities = [np.exp(np.asarray(log_prob(grid), np.float64)).reshape(size, size) for log_prob in panels.values()]
     highest = max(np.quantile(density, 0.995) for density in densities)
     for panel, title, density in zip(others, panels, densities, strict=True):
