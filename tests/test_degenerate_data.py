@@ -79,7 +79,7 @@ def test_data_in_small_units_are_named():
     with pytest.warns(UserWarning, match=r"deviate by 1e-05.*Put Normalization\(\) in front"):
         FlowModel([keras.Input([3]), fl.Dense(1)]).adapt(x)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         flow = FlowModel([keras.Input([3]), fl.Normalization(), fl.Dense(1)])
         flow.adapt(x)
     exact = -1.5 * np.log(2 * np.pi * np.e) - 3 * np.log(1e-5)

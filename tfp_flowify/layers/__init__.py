@@ -15,9 +15,10 @@ from tfp_flowify.layers.activations import (
 )
 from tfp_flowify.layers.base import Dropping, FlowLayer
 from tfp_flowify.layers.branches import Add, Concatenate, Duplicate, Residual
+from tfp_flowify.layers.convolution import Conv1D, Conv2D, FourierConv2D
 from tfp_flowify.layers.coupling import SplineCoupling
 from tfp_flowify.layers.densities import Densities
-from tfp_flowify.layers.linear import Conv1D, Conv2D, Dense, FourierConv2D, Linear
+from tfp_flowify.layers.linear import Dense, Linear
 from tfp_flowify.layers.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D
 from tfp_flowify.layers.scale import Normalization, Rescaling
 from tfp_flowify.layers.shapes import Cropping2D, Flatten, Permute, Reshape, Split, Widen, ZeroPadding2D
