@@ -59,6 +59,18 @@ def test_two_devices_give_the_loss_of_one(two_devices):
             np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+def test_two_devices_have_the_regularizer_of_one(two_devices):
+    def train(strategy):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            flow = FlowModel([keras.Input([3]), fl.Dense(3, bias_initializer="ones", bias_regularizer="l2")])
+            flow.compile(keras.optimizers.SGD(0.1))
+        return flow.fit(x, batch_size=32, epochs=2, shuffle=False, verbose=0).history["loss"]
+
+    x = normal(64, 3)
+    np.testing.assert_allclose(train(two_devices), train(tf.distribute.get_strategy()), rtol=1e-5)
+
+
 def test_two_devices_with_an_optimizer_that_has_slots(two_devices):
     x = normal(64, 3)
     with two_devices.scope():

@@ -122,8 +122,7 @@ class Training:
     def _output_and_loss(self, x, y, sample_weight, training):
         output = self.network(x, training=training) if self._output_is_used else None
         loss = self.compute_loss(x, y, output, sample_weight, training)
-        # Keras divides losses by the number of replicas, whose gradients are summed.
-        track_loss(self, loss * tf.distribute.get_strategy().num_replicas_in_sync, tf.shape(x)[0])
+        track_loss(self, loss * _replicas(), tf.shape(x)[0])
         return output, loss
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
@@ -141,7 +140,7 @@ class Training:
             if self._supervised or self.losses:
                 loss += tf.cast(super().compute_loss(x, y, y_pred, sample_weight, training), loss.dtype)
         else:  # Other losses than these would be of an earlier call of the network.
-            loss += sum(w.regularizer(w) for w in self.trainable_weights if w.regularizer is not None)
+            loss += sum(w.regularizer(w) for w in self.trainable_weights if w.regularizer is not None) / _replicas()
         return loss
 
     def _next_seed(self, training):
@@ -210,8 +209,7 @@ class Training:
         del arguments["self"]
         arguments.update(arguments.pop("kwargs", {}))
         x = arguments.get("x")
-        with self.distribute_strategy.scope():
-            self.build_from(x)
+        self.build_from(x)
         arguments["x"] = self._check.data(x)
         if "sample_weight" in inspect.signature(method).parameters:
             y, sample_weight = self._labels(x, arguments.get("y"), arguments.get("sample_weight"))
@@ -229,6 +227,11 @@ class Training:
 
 
 _NEEDS_LABELS = "The flow was compiled with a loss or with metrics, so fit and evaluate need labels: fit(x, y)."
+
+
+def _replicas() -> int:
+    """The number of replicas: Keras divides losses by it, since their gradients are summed."""
+    return tf.distribute.get_strategy().num_replicas_in_sync
 
 
 class _NegativeMean(keras.losses.Loss):
