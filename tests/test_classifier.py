@@ -65,7 +65,8 @@ def test_both_at_once(data):
     flow.adapt(x[:500])
     before = float(np.mean(flow.bits_per_dim(x_test, seed=1)))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    flow.compile(keras.optimizers.Adam(3e-3), loss=loss, likelihood_weight=0.01, metrics=["accuracy"])
+    optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(3e-3, 690))
+    flow.compile(optimizer, loss=loss, likelihood_weight=0.01, metrics=["accuracy"])
     flow.fit(x, y, batch_size=64, epochs=30, verbose=0)
     logs = flow.evaluate(x_test, y_test, verbose=0, return_dict=True)
     assert logs["accuracy"] > 0.95

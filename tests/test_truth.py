@@ -32,8 +32,8 @@ def test_no_figure_is_better_than_the_entropy(name):
     x, x_test = walks(20_000, seed=1), walks(2_000, seed=2)
     flow.adapt(x[:500], seed=0)
     before = np.mean(flow.bits_per_dim(x_test, seed=0))
-    flow.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(3e-3, 628)), jit_compile=False)
-    flow.fit(x, batch_size=128, epochs=4, verbose=0)
+    flow.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(3e-3, 942)), jit_compile=False)
+    flow.fit(x, batch_size=128, epochs=6, verbose=0)
     single = np.asarray(flow.bits_per_dim(x_test, seed=0))
     weighted = np.asarray(flow.bits_per_dim(x_test[:500], num_draws=200, seed=0))
     for bits in (single, weighted):
