@@ -9,16 +9,18 @@ from tfp_flowify.bijectors.base import Elementwise, FlowBijector
 from tfp_flowify.bijectors.binding import bind
 from tfp_flowify.bijectors.branches import Duplicate, Residual, Sum
 from tfp_flowify.bijectors.choices import Abs, ReLU
-from tfp_flowify.bijectors.conditional import Coupling, Funnel, StagedFunnel, Whiten
-from tfp_flowify.bijectors.context import Context
+from tfp_flowify.bijectors.conditional import ConditionalTransform, Coupling, Funnel, StagedFunnel, Whiten
+from tfp_flowify.bijectors.context import Conditional, Context
 from tfp_flowify.bijectors.convolution import Conv1D, Conv2D
 from tfp_flowify.bijectors.fourier import FourierConv2D
+from tfp_flowify.bijectors.given import Given
 from tfp_flowify.bijectors.graph import Graph, Node, Sequential
 from tfp_flowify.bijectors.linear import Diagonal, Linear
 from tfp_flowify.bijectors.orthogonal import Cayley, Expm, Householder
 from tfp_flowify.bijectors.padding import Crop, Pad
 from tfp_flowify.bijectors.parts import Concatenate, Split, Widen
 from tfp_flowify.bijectors.pooling import AveragePool2D, GlobalAveragePool2D, MaxPool2D
+from tfp_flowify.bijectors.shaped_noise import ShapedNoise
 from tfp_flowify.bijectors.stochastic import Dequantize, Stochastic
 from tfp_flowify.bijectors.unfold import Unfold
 
@@ -29,6 +31,8 @@ __all__ = [
     "AveragePool2D",
     "Cayley",
     "Concatenate",
+    "Conditional",
+    "ConditionalTransform",
     "Context",
     "Conv1D",
     "Conv2D",
@@ -42,6 +46,7 @@ __all__ = [
     "FlowBijector",
     "FourierConv2D",
     "Funnel",
+    "Given",
     "GlobalAveragePool2D",
     "Graph",
     "Householder",
@@ -54,6 +59,7 @@ __all__ = [
     "ReLU",
     "Residual",
     "Sequential",
+    "ShapedNoise",
     "Spline",
     "Split",
     "StagedFunnel",

@@ -30,7 +30,8 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
 
     `parts` is a list of tensors, also where there is one. A log-det has the batch shape, or a shape that broadcasts to
     it: () where it is constant. `context` is a `Context`; most layers do not need it. TFP's methods (`forward`,
-    `inverse` and so on) follow from the two; they take and give a bare tensor where there is one part.
+    `inverse` and so on) follow from the two; they take and give a bare tensor where there is one part. As TFP's own
+    conditional bijectors they take a condition by keyword, `forward(x, condition=c)`, with the leading axes of x.
 
     Args:
       inputs: Event shapes of the parts that come from the layer before.
@@ -112,7 +113,7 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
         inputs = check_parts(self, x, self.inputs, self.dtype)
         batch = tf.shape(inputs[0])[: inputs[0].shape.rank - len(self.inputs[0])]
         noise = [tf.zeros(tf.concat([batch, d.event_shape], axis=0), d.dtype) for d in self.noise]
-        outputs, _ = self._forward_pass(inputs + noise, context)
+        outputs, _ = self._forward_pass(inputs + noise, (context or Context()).replace(without_noise=True))
         return bundle(outputs[: len(self.outputs)])
 
     def copy(self, **overrides) -> "FlowBijector":
@@ -138,22 +139,22 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
         """Checked parts as new tensors, in the structure that TFP sees."""
         return bundle([tf.identity(part) for part in check_parts(self, x, shapes, self.dtype)])
 
-    def _forward(self, x):
-        return bundle(self._forward_pass(as_list(x))[0])
+    def _forward(self, x, condition=None):
+        return bundle(self._forward_pass(as_list(x), Context(condition=condition))[0])
 
-    def _inverse(self, z):
-        return bundle(self._inverse_pass(as_list(z))[0])
+    def _inverse(self, z, condition=None):
+        return bundle(self._inverse_pass(as_list(z), Context(condition=condition))[0])
 
-    def _forward_log_det_jacobian(self, x):
-        return self._forward_pass(as_list(x))[1]
+    def _forward_log_det_jacobian(self, x, condition=None):
+        return self._forward_pass(as_list(x), Context(condition=condition))[1]
 
-    def _inverse_log_det_jacobian(self, z):
-        return self._inverse_pass(as_list(z))[1]
+    def _inverse_log_det_jacobian(self, z, condition=None):
+        return self._inverse_pass(as_list(z), Context(condition=condition))[1]
 
-    def _forward_pass(self, parts, context=None):
+    def _forward_pass(self, parts, context):
         return _with_one_batch_axis(self.forward_and_log_det, parts, self.shapes_in, self.shapes_out, context)
 
-    def _inverse_pass(self, parts, context=None):
+    def _inverse_pass(self, parts, context):
         return _with_one_batch_axis(self.inverse_and_log_det, parts, self.shapes_out, self.shapes_in, context)
 
     @classmethod
@@ -230,12 +231,21 @@ class Elementwise(FlowBijector):
         return [x], sum_over(log_slope, self.inputs[0])
 
 
-def _with_one_batch_axis(method, parts, taken, given, context=None):
+def _with_one_batch_axis(method, parts, taken, given, context):
     """Runs a method with all leading axes as one: networks inside take that, and may misread anything else."""
     batch_ndims = parts[0].shape.rank - len(taken[0])
     batch, static_batch = tf.shape(parts[0])[:batch_ndims], parts[0].shape[:batch_ndims]
     flat = [tf.reshape(part, [-1, *shape]) for part, shape in zip(parts, taken, strict=True)]
-    results, log_det = method(flat, context or Context())
+    if context.condition is not None:
+        condition = tf.convert_to_tensor(context.condition)
+        if not static_batch.is_compatible_with(condition.shape[:batch_ndims]):
+            raise ValueError(
+                "A condition has the leading axes of the parts. Received: parts with leading axes "
+                f"{tuple(static_batch)}, condition of shape {tuple(condition.shape)}"
+            )
+        rest = tf.shape(condition)[batch_ndims:]
+        context = context.replace(condition=tf.reshape(condition, tf.concat([tf.shape(flat[0])[:1], rest], axis=0)))
+    results, log_det = method(flat, context)
     log_det = tf.convert_to_tensor(log_det)
     if log_det.shape.rank:
         log_det = tf.reshape(tf.broadcast_to(log_det, tf.shape(flat[0])[:1]), batch)

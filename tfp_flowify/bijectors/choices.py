@@ -18,7 +18,7 @@ class Abs(FlowBijector):
     Exact. Onto [0, inf).
 
     Args:
-      sign_logit: log(pi / (1 - pi)), a scalar, or a function of z that gives one for each entry.
+      sign_logit: log(pi / (1 - pi)), a scalar, or a conditioner: a function of z that gives one for each entry.
 
     >>> [part.numpy().tolist() for part in Abs().forward([[-2.0, 2.0], [0.5, 0.5]])]
     [[2.0, 2.0], [0.25, 0.75]]
@@ -36,18 +36,17 @@ class Abs(FlowBijector):
     def forward_and_log_det(self, parts, context):
         x, code = parts
         z = tf.abs(x)
-        code, log_det = encode_choice(x >= 0, code, self._logit(z))
+        code, log_det = encode_choice(x >= 0, code, self._logit(z, context))
         return [z, code], log_det
 
     def inverse_and_log_det(self, parts, context):
         z, code = parts
-        positive, code, log_det = decode_choice(code, self._logit(z))
+        positive, code, log_det = decode_choice(code, self._logit(z, context))
         x = tf.where(positive, z, -z)
         return [tf.where(z >= 0, x, tf.cast(math.nan, z.dtype)), code], log_det
 
-    def _logit(self, z):
-        logit = self.sign_logit(z) if callable(self.sign_logit) else self.sign_logit
-        return tf.broadcast_to(tf.convert_to_tensor(logit), tf.shape(z))
+    def _logit(self, z, context):
+        return tf.broadcast_to(_at(self.sign_logit, z, context), tf.shape(z))
 
 
 class ReLU(FlowBijector):
@@ -70,7 +69,7 @@ class ReLU(FlowBijector):
     Args:
       shape: Shape of the parameters: (), or say (channels,).
       log_noise_scale: log a, of that shape.
-      sign_logit, log_scale: Of that shape, or functions of z that give one for each entry.
+      sign_logit, log_scale: Of that shape, or conditioners: functions of z that give one for each entry.
 
     >>> ReLU().without_noise([-2.0, 2.0]).numpy().tolist()
     [0.0, 2.0]
@@ -96,31 +95,37 @@ class ReLU(FlowBijector):
         x, noise, code = parts
         positive = x >= 0
         z = tf.where(positive, x, noise * tf.exp(tf.convert_to_tensor(self.log_noise_scale)))
-        below, rest = unfold_sign(-x * tf.exp(-self._at(self.log_scale, z)), code)
-        code, log_det = encode_choice(positive, tf.where(positive, code, rest), self._logit(z), possible=z >= 0)
-        return [z, tf.where(positive, noise, below), code], self._sum(log_det, positive, self._log_slope(z))
+        log_scale, logit = self._density(z, context)
+        below, rest = unfold_sign(-x * tf.exp(-log_scale), code)
+        code, log_det = encode_choice(positive, tf.where(positive, code, rest), logit, possible=z >= 0)
+        return [z, tf.where(positive, noise, below), code], self._sum(log_det, positive, self._log_slope(log_scale))
 
     def inverse_and_log_det(self, parts, context):
         z, residual, code = parts
-        positive, code, log_det = decode_choice(code, self._logit(z), possible=z >= 0)
+        log_scale, logit = self._density(z, context)
+        positive, code, log_det = decode_choice(code, logit, possible=z >= 0)
         below, rest = fold_sign(residual, code)
-        x = tf.where(positive, z, -below * tf.exp(self._at(self.log_scale, z)))
+        x = tf.where(positive, z, -below * tf.exp(log_scale))
         noise = tf.where(positive, residual, z * tf.exp(-tf.convert_to_tensor(self.log_noise_scale)))
-        return [x, noise, tf.where(positive, code, rest)], self._sum(log_det, positive, -self._log_slope(z))
+        return [x, noise, tf.where(positive, code, rest)], self._sum(log_det, positive, -self._log_slope(log_scale))
 
-    def _log_slope(self, z):
-        return tf.convert_to_tensor(self.log_noise_scale) + math.log(2) - self._at(self.log_scale, z)
+    def _density(self, z, context):
+        """The log-scale of what was below zero, and the logit of pi(z)."""
+        scaled = z * tf.exp(-tf.convert_to_tensor(self.log_noise_scale))
+        logit = _at(self.sign_logit, z, context) + 0.5 * tf.square(scaled)
+        return _at(self.log_scale, z, context), logit
+
+    def _log_slope(self, log_scale):
+        return tf.convert_to_tensor(self.log_noise_scale) + math.log(2) - log_scale
 
     def _sum(self, log_det, positive, log_slope):
         log_det += tf.where(positive, tf.zeros([], log_det.dtype), log_slope)
         return sum_last(log_det, len(self.inputs[0]))
 
-    def _logit(self, z):
-        scaled = z * tf.exp(-tf.convert_to_tensor(self.log_noise_scale))
-        return self._at(self.sign_logit, z) + 0.5 * tf.square(scaled)
 
-    def _at(self, value, z):
-        return tf.convert_to_tensor(value(z) if callable(value) else value)
+def _at(value, z, context):
+    """A parameter, or what a conditioner gives for it."""
+    return tf.convert_to_tensor(context.run(value, z) if callable(value) else value)
 
 
 def encode_choice(chosen, code, logit, possible=True):

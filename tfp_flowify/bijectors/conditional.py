@@ -1,4 +1,4 @@
-"""One part transformed given another: the density of what a layer drops, and the coupling layer."""
+"""One part transformed given another, or given a condition: densities of what is dropped, and coupling layers."""
 
 import math
 
@@ -21,7 +21,8 @@ class Whiten(FlowBijector):
     Args:
       given, shape: Event shapes of the two parts.
       conditioner: Any function of `given` that gives `transform.size` numbers for each entry of `dropped`; or that
-        many without leading axes, for parameters that depend on nothing.
+        many without leading axes, for parameters that depend on nothing. `Conditional(f)` makes one of a function
+        f(given, condition).
       transform: The scalar function T, see `tfp_flowify.transforms`; `Standardize()` by default.
       signed: Whether the signs of `dropped` came from a `Code`; then the function must be odd.
 
@@ -57,18 +58,70 @@ class Whiten(FlowBijector):
         return [given, dropped], sum_over(log_slope, self.inputs[1])
 
     def _parameters_at(self, given, context):
-        (given_shape, shape), size = self.inputs, self.transform.size
-        parameters = tf.convert_to_tensor(context.run(self.conditioner, given))
-        check_dtype(f"The conditioner of {self.name}", parameters, given.dtype)
-        batch_ndims = given.shape.rank - len(given_shape)
-        leading = batch_ndims if parameters.shape.rank > batch_ndims else 0
-        numbers = math.prod(parameters.shape[leading:])
-        if numbers != math.prod(shape) * size:
-            raise ValueError(
-                f"The conditioner of {self.name} gives {numbers} numbers for {tuple(shape)} dropped values; "
-                f"{type(self.transform).__name__} needs {size} for each: {math.prod(shape) * size}."
-            )
-        return tf.reshape(parameters, tf.concat([tf.shape(parameters)[:leading], [*shape, size]], axis=0))
+        parameters = context.run(self.conditioner, given)
+        return parameters_for(self, parameters, given, len(self.inputs[0]), self.inputs[1])
+
+
+class ConditionalTransform(FlowBijector):
+    """z = T(x; conditioner(condition)), entry by entry: a map whose parameters depend on the condition alone.
+
+    log_det = sum of the log-slopes of T.  With `Standardize` it is affine, with `Spline` a spline. Exact, onto.
+
+    Args:
+      shape: Event shape of x. Bound to a larger one, all places share the parameters.
+      conditioner: A function of the condition, (n, ...), that gives `transform.size` numbers for each entry of x.
+      transform: The scalar function T, see `tfp_flowify.transforms`; `Standardize()` by default.
+
+    >>> shift = ConditionalTransform((1,), lambda c: tf.concat([c, 0 * c], axis=-1))  # loc and log-scale
+    >>> shift.forward([[5.0]], condition=[[2.0]]).numpy().tolist()
+    [[3.0]]
+    """
+
+    def __init__(self, shape, conditioner, transform=None, dtype=tf.float32, name=None):
+        self.conditioner, self.transform = conditioner, transform or transforms.Standardize()
+        super().__init__(inputs=[shape], outputs=[shape], dtype=dtype, name=name)
+
+    def forward_and_log_det(self, parts, context):
+        z, log_slope = self.transform.forward(*parts, self._parameters_at(*parts, context))
+        return [z], sum_over(log_slope, self.inputs[0])
+
+    def inverse_and_log_det(self, parts, context):
+        x, log_slope = self.transform.inverse(*parts, self._parameters_at(*parts, context))
+        return [x], sum_over(log_slope, self.inputs[0])
+
+    def _parameters_at(self, x, context):
+        condition = tf.convert_to_tensor(context.condition_for(self.name))
+        parameters = context.run(self.conditioner, condition)
+        parameters = parameters_for(self, parameters, x, x.shape.rank - 1, self.inputs[0])
+        places = tf.shape(x)[1 : x.shape.rank - len(self.inputs[0])]
+        if not places.shape[0]:
+            return parameters
+        per_entry = tf.shape(parameters)[1:]
+        alike = tf.reshape(parameters, tf.concat([tf.shape(x)[:1], tf.ones_like(places), per_entry], axis=0))
+        return tf.broadcast_to(alike, tf.concat([tf.shape(x)[:1], places, per_entry], axis=0))
+
+
+def parameters_for(owner, parameters, given, given_ndims: int, shape):
+    """The parameters (..., *shape, size) of a transform, of what a conditioner gave for `given`; checked.
+
+    Args:
+      owner: The layer, with a name and a transform.
+      parameters: As many numbers as the transform needs for values of this shape, with or without leading axes.
+      given: The tensor that leading axes are those of, with `given_ndims` axes behind them.
+      given_ndims: Number of axes of an event of it.
+      shape: Shape of the values that are transformed.
+    """
+    parameters, transform = tf.convert_to_tensor(parameters), owner.transform
+    check_dtype(f"The conditioner of {owner.name}", parameters, given.dtype)
+    batch_ndims = given.shape.rank - given_ndims
+    leading = batch_ndims if parameters.shape.rank > batch_ndims else 0
+    numbers = math.prod(parameters.shape[leading:])
+    if numbers != math.prod(shape) * transform.size:
+        raise ValueError(
+            f"The conditioner of {owner.name} gives {numbers} numbers for {tuple(shape)} values that it transforms; "
+            f"{type(transform).__name__} needs {transform.size} for each: {math.prod(shape) * transform.size}."
+        )
+    return tf.reshape(parameters, tf.concat([tf.shape(parameters)[:leading], [*shape, transform.size]], axis=0))
 
 
 class Funnel(Graph):

@@ -15,6 +15,9 @@ class Context:
     Args:
       training: Whether networks inside layers run in training mode, in which dropout is active.
       prepared: What layers have computed from their weights before the pass, by the identity of the layer.
+      condition: The value c of a conditional flow, (n, ...), a row for each example; None where there is none. Every
+        layer may read it, none changes it.
+      without_noise: Whether the ordinary network is asked for, so that noise is zero whatever would shape it.
 
     >>> Context(training=True).training
     True
@@ -22,6 +25,21 @@ class Context:
 
     training: bool = False
     prepared: Mapping[int, Any] = dataclasses.field(default_factory=dict)
+    condition: Any = None
+    without_noise: bool = False
+
+    def replace(self, **changes) -> "Context":
+        """The same context with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def condition_for(self, reader):
+        """Returns the condition, or raises an error that names the reader where the pass has none."""
+        if self.condition is None:
+            raise ValueError(
+                f"{reader} depends on a condition, and none was given. Give one to the call: condition=..., or, for a "
+                "flow, condition_shape=(...) when it is made."
+            )
+        return self.condition
 
     def prepared_for(self, layer: "Prepared"):
         """Returns what the layer needs from its weights: found where it was prepared, else computed now."""
@@ -38,6 +56,25 @@ class InContext(tf.Module):
 
     def __call__(self, x, context: Context):
         raise NotImplementedError(f"{type(self).__name__} must define __call__(x, context).")
+
+
+class Conditional(InContext):
+    """A function of (x, condition) as a conditioner: any place that takes a function of x takes this one too.
+
+    Args:
+      function: Gives a tensor from x and the condition of the pass, (n, ...).
+
+    >>> shift = Conditional(lambda x, c: x + c)
+    >>> shift(tf.constant([1.0]), Context(condition=tf.constant([2.0]))).numpy().tolist()
+    [3.0]
+    """
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def __call__(self, x, context):
+        return self.function(x, context.condition_for("A conditioner"))
 
 
 class Prepared:
@@ -62,16 +99,16 @@ def layers_to_prepare(bijector) -> list:
     return [module for module in (bijector, *bijector.submodules) if isinstance(module, Prepared)]
 
 
-def prepare(layers: list, training: bool = False) -> Context:
+def prepare(layers: list, training: bool = False, condition=None) -> Context:
     """Prepares layers, and returns the context for a pass that uses the result.
 
     Args:
       layers: What `layers_to_prepare` gives.
-      training: See `Context`.
+      training, condition: See `Context`.
     """
     batches, prepared = collections.defaultdict(list), {}
     for layer in layers:
         batches[type(layer), layer.batch_key].append(layer)
     for (kind, _), batch in batches.items():
         prepared.update(zip(map(id, batch), kind.prepare_batch(batch), strict=True))
-    return Context(training, prepared)
+    return Context(training, prepared, condition)

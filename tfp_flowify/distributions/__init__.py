@@ -9,14 +9,18 @@ from tfp_flowify.augmentation import (
     StandardNormal,
     StandardUniform,
 )
+from tfp_flowify.distributions.bases import ConditionalNormal
 from tfp_flowify.distributions.flow import FlowDistribution
+from tfp_flowify.distributions.given import GivenFlow
 from tfp_flowify.distributions.normal import DiagonalNormal
 
 __all__ = [
     "Augmentation",
     "Code",
+    "ConditionalNormal",
     "DiagonalNormal",
     "FlowDistribution",
+    "GivenFlow",
     "OrthogonalNormal",
     "OrthogonalUniform",
     "SignedNormal",

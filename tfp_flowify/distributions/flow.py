@@ -6,15 +6,17 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_flowify.augmentation import Code, StandardNormal, StandardUniform, Unbatched, draw
+from tfp_flowify.augmentation import Code, StandardNormal, Unbatched, draw
 from tfp_flowify.bijectors.base import check_layer
 from tfp_flowify.bijectors.context import Context, layers_to_prepare, prepare
-from tfp_flowify.core.checks import as_list, check_parts, event_shapes
+from tfp_flowify.bijectors.given import Given
+from tfp_flowify.core.checks import as_list, as_shape, check_parts, event_shapes
 from tfp_flowify.core.private import untracked
 from tfp_flowify.core.seeds import fold_in, salted, stateless_seed
 from tfp_flowify.core.variables import AllVariables
+from tfp_flowify.distributions.bases import ConditionalNormal, FlowBase, PlainBase
+from tfp_flowify.distributions.given import GivenFlow, condition_rows
 from tfp_flowify.distributions.inverted import Inverted
-from tfp_flowify.distributions.normal import DiagonalNormal
 
 tfd = tfp.distributions
 
@@ -32,10 +34,15 @@ class FlowDistribution(AllVariables, Unbatched):
     ones, `mean=True` puts residuals at their mean, which with the same seed leaves z the same. Where the network does
     not reach the whole space, draws without a preimage are drawn again.
 
+    A **conditional** flow, log p(x | c), has layers that read a condition c, or a base that does. Its methods then take
+    `condition=c`, and `given(c)` is the distribution of x at c.
+
     Args:
       bijector: The network, with one input.
-      base: The distribution of z; standard normal if left out. A list where the network has several outputs.
+      base: The distribution of z; standard normal if left out. A list where the network has several outputs. It may be
+        another flow, or a `ConditionalNormal`.
       dtype: Type of the data, where the network takes any; float32 if left out.
+      condition_shape: Shape of the condition of one example; None for a flow without a condition.
 
     >>> from tfp_flowify.bijectors import Linear, LeakyReLU, Sequential
     >>> net = Sequential([Linear.create(2, 3, seed=0), LeakyReLU(0.5), Linear.create(3, 1, seed=1)])
@@ -46,18 +53,25 @@ class FlowDistribution(AllVariables, Unbatched):
     [5]
     """
 
-    def __init__(self, bijector, base=None, dtype=None, name="Flow"):
-        parameters = {"bijector": bijector, "base": base, "dtype": dtype, "name": name}
+    def __init__(self, bijector, base=None, dtype=None, condition_shape=None, name="Flow"):
+        parameters = {
+            "bijector": bijector,
+            "base": base,
+            "dtype": dtype,
+            "condition_shape": condition_shape,
+            "name": name,
+        }
         check_layer(bijector, "FlowDistribution")
         if len(bijector.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
         self.bijector = bijector
+        self.condition_shape = condition_shape if condition_shape is None else as_shape(condition_shape)
         self._layers_to_prepare = untracked(self, layers_to_prepare(bijector))
         dtype = bijector.dtype or tf.as_dtype(dtype or tf.float32)
         bases = [StandardNormal(shape, dtype) for shape in bijector.outputs] if base is None else as_list(base)
         _check_base(bases, bijector.outputs, dtype)
         # Distributions inside a tracked list cannot be written to a SavedModel; their variables must be.
-        self._bases = untracked(self, bases)
+        self._bases = untracked(self, [self._as_base(base) for base in bases])
         self._base_variables = [variable for base in bases for variable in base.variables]
         super().__init__(
             dtype=dtype,
@@ -74,7 +88,7 @@ class FlowDistribution(AllVariables, Unbatched):
 
         Where the network does not reach the whole space (`bijector.is_onto`), that density integrates to less than one.
         """
-        return all(isinstance(noise, Code) for noise in self.bijector.noise)
+        return all(isinstance(noise, Code) for noise in self.bijector.noise) and all(b.is_exact for b in self._bases)
 
     @property
     def noise_shapes(self) -> list:
@@ -88,24 +102,62 @@ class FlowDistribution(AllVariables, Unbatched):
 
     @property
     def joint(self) -> tfd.TransformedDistribution:
-        """The distribution of [x, *noise]: exact, and an ordinary one of TFP."""
-        parts = self._part_distributions()
+        """The distribution of [x, *noise]: exact, and an ordinary one of TFP. For a condition, `given(c).joint`."""
+        if self.condition_shape is not None:
+            raise ValueError(f"{self.name} depends on a condition. Use given(condition).joint, for one condition.")
+        parts = [*(base.given(None) for base in self._bases), *self.bijector.residuals]
         base = parts[0] if len(parts) == 1 else tfd.JointDistributionSequential(parts)
         return tfd.TransformedDistribution(base, Inverted(self.bijector))
 
-    def prepare(self, training: bool = False) -> Context:
+    def given(self, condition) -> "GivenFlow":
+        """The distribution of x given a condition, with the leading axes of the condition as its batch shape.
+
+        Args:
+          condition: (..., *condition_shape). Densities and samples can be differentiated with respect to it.
+
+        >>> from tfp_flowify.bijectors import ConditionalTransform
+        >>> shift = ConditionalTransform((2,), lambda c: tf.concat([c, 0 * c], axis=-1))
+        >>> flow = FlowDistribution(shift, condition_shape=(2,)).given(tf.zeros([5, 2]))
+        >>> flow.batch_shape, flow.sample(3, seed=1).shape, flow.log_prob([0.0, 0.0]).shape
+        (TensorShape([5]), TensorShape([3, 5, 2]), TensorShape([5]))
+        """
+        return GivenFlow(self, self.admit_condition(condition))
+
+    def at(self, condition) -> "FlowDistribution":
+        """The flow at one value of the condition, without leading axes: a flow that takes none."""
+        condition = self.admit_condition(condition)
+        bases = [base.given(condition) for base in self._bases]
+        return FlowDistribution(Given(self.bijector, condition), bases, self.dtype, name=self.name)
+
+    def admit_condition(self, condition):
+        """The condition as a tensor (..., *condition_shape); an error where it is missing, superfluous or misshapen."""
+        if self.condition_shape is None:
+            if condition is not None:
+                raise ValueError(f"{self.name} takes no condition: it was made without a condition_shape.")
+            return None
+        wanted = f"a condition of shape (..., {', '.join(map(str, self.condition_shape))})"
+        if condition is None:
+            raise ValueError(f"{self.name} is a density given a condition: give {wanted}, as condition=...")
+        condition = tf.convert_to_tensor(condition, dtype_hint=self.dtype)
+        start = condition.shape.rank - len(self.condition_shape)
+        if start < 0 or not condition.shape[start:].is_compatible_with(self.condition_shape):
+            raise ValueError(f"{self.name} takes {wanted}. Received: shape={tuple(condition.shape)}")
+        return tf.cast(condition, self.dtype)
+
+    def prepare(self, training: bool = False, condition=None) -> Context:
         """A context for passes through the bijector: all that layers compute from their weights, computed once.
 
         Args:
           training: Whether networks inside layers run in training mode.
+          condition: (n, *condition_shape), for a conditional flow.
         """
-        return prepare(self._layers_to_prepare, training)
+        return prepare(self._layers_to_prepare, training, condition)
 
-    def without_noise(self, x):
+    def without_noise(self, x, condition=None):
         """The ordinary network: noise zero, residuals ignored."""
-        return self.bijector.without_noise(self._admit(x), self.prepare())
+        return self.bijector.without_noise(self._admit(x), self.prepare(condition=self.admit_condition(condition)))
 
-    def log_prob(self, value, name="log_prob", num_draws=1, seed=None, chunk_size=16):
+    def log_prob(self, value, name="log_prob", num_draws=1, seed=None, chunk_size=16, condition=None):
         """The log-density where the flow is exact, else a bound from `num_draws` draws of the noise.
 
         Args:
@@ -113,21 +165,27 @@ class FlowDistribution(AllVariables, Unbatched):
           num_draws: More draws make the bound tighter, at their cost in time.
           seed: Seed for the noise draws; the same seed gives the same numbers.
           chunk_size: Number of draws that are held in memory at once; for a gradient, all are.
+          condition: For a conditional flow; its leading axes are broadcast against those of the data.
         """
         num_draws, chunk_size = int(num_draws), int(chunk_size)
         if num_draws < 1 or chunk_size < 1:
             raise ValueError(f"Received: num_draws={num_draws}, chunk_size={chunk_size}; both are at least 1.")
-        return super().log_prob(
-            self._admit(value), name=name, num_draws=num_draws, seed=seed, chunk_size=min(chunk_size, num_draws)
-        )
+        arguments = {"num_draws": num_draws, "seed": seed, "chunk_size": min(chunk_size, num_draws)}
+        return super().log_prob(self._admit(value), name=name, condition=self.admit_condition(condition), **arguments)
 
-    def _log_prob(self, x, num_draws=1, seed=None, chunk_size=1):
+    def _log_prob(self, x, num_draws=1, seed=None, chunk_size=1, condition=None):
         # One batch axis, whatever x has: the Keras layers inside may take no other.
+        batch = tf.shape(x)[: x.shape.rank - self.event_shape.rank]
+        if condition is not None:
+            axes = tf.shape(condition)[: condition.shape.rank - len(self.condition_shape)]
+            batch = tf.broadcast_dynamic_shape(batch, axes)
+            condition = condition_rows(condition, batch, self.condition_shape)
+            x = tf.broadcast_to(x, tf.concat([batch, self.event_shape], axis=0))
         points = tf.reshape(x, [-1, *self.event_shape])
-        log_prob = self.score(points, num_draws, stateless_seed(seed), chunk_size)
-        return tf.reshape(log_prob, tf.shape(x)[: x.shape.rank - self.event_shape.rank])
+        log_prob = self.score(points, num_draws, stateless_seed(seed), chunk_size, condition=condition)
+        return tf.reshape(log_prob, batch)
 
-    def score(self, points, num_draws, seed, chunk_size=1, training=False):
+    def score(self, points, num_draws, seed, chunk_size=1, training=False, condition=None):
         """Computes `log_prob` for points (n, *event_shape) that are known to be right.
 
         Args:
@@ -135,8 +193,9 @@ class FlowDistribution(AllVariables, Unbatched):
           num_draws, chunk_size: See `log_prob`.
           seed: A pair of int32.
           training: Whether networks inside layers run in training mode.
+          condition: (n, *condition_shape), a row for each point; None for a flow without a condition.
         """
-        context = self.prepare(training)
+        context = self.prepare(training, condition)
         if num_draws == 1 or self.is_exact:
             return self._log_weight(points, seed, context)
         return self._importance_weighted(points, num_draws, seed, chunk_size, context)
@@ -145,14 +204,25 @@ class FlowDistribution(AllVariables, Unbatched):
         """log p(x, noise) - log q(noise) for one draw of the noise a point."""
         noise = draw(self.bijector.noise, tf.shape(points)[:1], seed)
         parts, log_det = self.bijector.forward_and_log_det([points, *noise], context)
-        scores = [d.log_prob(part) for d, part in zip(self._part_distributions(), parts, strict=True)]
+        outputs, residuals = parts[: len(self._bases)], parts[len(self._bases) :]
+        seeds = self._seeds_of_bases(seed)
+        scores = [base.score(z, context, s) for base, z, s in zip(self._bases, outputs, seeds, strict=True)]
+        scores += [d.log_prob(residual) for d, residual in zip(self.bijector.residuals, residuals, strict=True)]
         return log_det + sum(scores) - sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
+
+    def _seeds_of_bases(self, seed):
+        """A seed for each base that draws noise of its own."""
+        return [None if base.is_exact else fold_in(salted(seed, "base"), i) for i, base in enumerate(self._bases)]
 
     def _importance_weighted(self, points, num_draws, seed, chunk_size, context):
         """The log of the mean of `num_draws` weights, `chunk_size` at a time."""
         count, chunks = tf.shape(points)[0], -(-num_draws // chunk_size)
         seed = salted(seed, "chunks of draws")
         copies = tf.tile(points, [chunk_size] + [1] * self.event_shape.rank)
+        if context.condition is not None:
+            context = context.replace(
+                condition=tf.tile(context.condition, [chunk_size, *[1] * len(self.condition_shape)])
+            )
 
         def add_chunk(i, highest, total):
             """Adds weights exp(log_weight - highest); written out, since a sum of none must not make NaN gradients."""
@@ -177,12 +247,18 @@ class FlowDistribution(AllVariables, Unbatched):
         some = total > 0
         return tf.where(some, highest + tf.math.log(tf.where(some, total, 1) / num_draws), nothing)
 
-    def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
+    def _sample_n(self, n, seed=None, temperature=1.0, mean=False, condition=None):
+        if condition is not None:
+            raise ValueError(f"Use {self.name}.given(condition).sample(...), with a batch shape of conditions.")
+        self.admit_condition(condition)
         return self.generate(n, stateless_seed(seed), temperature, mean)
 
-    def generate(self, n, seed, temperature=1.0, mean=False):
-        """Draws n examples as `sample` does, for a seed that is a pair of int32. See there for the other arguments."""
-        context = self.prepare()
+    def generate(self, n, seed, temperature=1.0, mean=False, condition=None):
+        """Draws n examples, for a seed that is a pair of int32 and n rows of the condition, where there is one.
+
+        The other arguments are those of `sample`.
+        """
+        context = self.prepare(condition=condition)
         if self.bijector.is_onto:
             return self._generate(n, seed, temperature, mean, context)[0]
         return self._generate_with_preimage(n, seed, temperature, mean, context)
@@ -190,8 +266,9 @@ class FlowDistribution(AllVariables, Unbatched):
     def _generate(self, n, seed, temperature, mean, context):
         """Samples, and for each whether all parts, the noise too, have a preimage."""
         seeds = tfp.random.split_seed(seed, 2)
-        latents = _draw_at(self._bases, n, seeds[0], temperature)
-        residuals = self.mean_residuals(n) if mean else _draw_at(self.bijector.residuals, n, seeds[1], temperature)
+        latents = _draw(self._bases, n, context, seeds[0], temperature)
+        dropped = [PlainBase(d) for d in self.bijector.residuals]
+        residuals = self.mean_residuals(n) if mean else _draw(dropped, n, context, seeds[1], temperature)
         parts, _ = self.bijector.inverse_and_log_det(latents + residuals, context)
         finite = [tf.reduce_all(tf.math.is_finite(part), axis=list(range(1, part.shape.rank))) for part in parts]
         return parts[0], tf.reduce_all(tf.stack(finite), axis=0)
@@ -225,8 +302,11 @@ class FlowDistribution(AllVariables, Unbatched):
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(good), [message])]):
             return tf.identity(x)
 
-    def _part_distributions(self):
-        return [*self._bases, *self.bijector.residuals]
+    @staticmethod
+    def _as_base(base):
+        if isinstance(base, FlowDistribution):
+            return FlowBase(base)
+        return base if isinstance(base, ConditionalNormal) else PlainBase(base)
 
     def _admit(self, x):
         return check_parts(self, x, self.bijector.inputs, self.dtype)[0]
@@ -239,21 +319,9 @@ class FlowDistribution(AllVariables, Unbatched):
         return tf.TensorShape(self.bijector.inputs[0])
 
 
-def _draw_at(distributions, n, seed, temperature) -> list:
-    """n draws from each distribution at a temperature, which scales normal ones; a uniform one stays what it is."""
-    draws = draw(distributions, [n], seed)
-    if not tf.is_tensor(temperature) and temperature == 1:
-        return draws
-    return [_scale(d, x, temperature) for d, x in zip(distributions, draws, strict=True)]
-
-
-def _scale(distribution, x, temperature):
-    if isinstance(distribution, StandardUniform):
-        return x
-    if isinstance(distribution, StandardNormal | DiagonalNormal):
-        mean = distribution.mean()
-        return mean + (x - mean) * tf.cast(temperature, x.dtype)
-    raise ValueError(f"A temperature is for a normal base. Received: {distribution.name}")
+def _draw(bases, n, context, seed, temperature) -> list:
+    """n draws from each base at a temperature, which scales normal ones; a uniform one stays what it is."""
+    return [base.draw(n, context, fold_in(seed, i), temperature) for i, base in enumerate(bases)]
 
 
 def _check_base(bases, shapes, dtype):

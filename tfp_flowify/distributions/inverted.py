@@ -3,6 +3,7 @@
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import as_list, bundle
 from tfp_flowify.core.private import BijectorCacheWithGreedyAttrs
 
@@ -34,10 +35,10 @@ class Inverted(FlowBijector):
     def forward_log_det_jacobian(self, x, event_ndims=None, name="forward_log_det_jacobian", **kwargs):
         return tfp.bijectors.Bijector.forward_log_det_jacobian(self, x, event_ndims, name, **kwargs)
 
-    def _forward_pair(self, x):
-        z, log_det = self._forward_pass(as_list(x))
+    def _forward_pair(self, x, condition=None):
+        z, log_det = self._forward_pass(as_list(x), Context(condition=condition))
         return bundle(z), {"ildj": -log_det}
 
-    def _inverse_pair(self, z):
-        x, log_det = self._inverse_pass(as_list(z))
+    def _inverse_pair(self, z, condition=None):
+        x, log_det = self._inverse_pass(as_list(z), Context(condition=condition))
         return bundle(x), {"ildj": log_det}

@@ -1,0 +1,99 @@
+"""The density of a network's output, asked in one way whether or not it depends on a condition."""
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_flowify.augmentation import StandardNormal, StandardUniform
+from tfp_flowify.bijectors.conditional import ConditionalTransform
+from tfp_flowify.bijectors.context import Context
+from tfp_flowify.bijectors.given import Given
+from tfp_flowify.core.checks import as_shape
+from tfp_flowify.core.variables import AllVariables
+from tfp_flowify.distributions.inverted import Inverted
+from tfp_flowify.distributions.normal import DiagonalNormal
+
+tfd = tfp.distributions
+
+
+class ConditionalNormal(AllVariables, tf.Module):
+    """A base whose mean and deviation depend on the condition of a flow.
+
+        z = T^-1(e; conditioner(condition)),  e standard normal;  log p(z) = log N(T(z)) + sum of the log-slopes of T
+
+    Args:
+      event_shape: Shape of the output that it is the density of.
+      conditioner: A function of the condition, (n, ...), that gives `transform.size` numbers for each entry.
+      transform: The scalar function T: `Standardize()`, with a mean and a log-deviation, if left out.
+      dtype: Type of the output.
+
+    >>> base = ConditionalNormal((1,), lambda c: tf.concat([c, 0 * c], axis=-1))  # mean c, deviation one
+    >>> context = Context(condition=tf.constant([[2.0]]))
+    >>> round(float(base.score(tf.constant([[2.0]]), context)[0]), 4)
+    -0.9189
+    """
+
+    reparameterization_type, batch_shape, is_exact = tfd.FULLY_REPARAMETERIZED, tf.TensorShape([]), True
+
+    def __init__(self, event_shape, conditioner, transform=None, dtype=tf.float32, name="ConditionalNormal"):
+        super().__init__(name=name)
+        shape = as_shape(event_shape)
+        self.event_shape, self.dtype = tf.TensorShape(shape), tf.as_dtype(dtype)
+        self.whiten = ConditionalTransform(shape, conditioner, transform, dtype, name=name)
+        self._normal = StandardNormal(shape, dtype)
+
+    def score(self, z, context: Context, seed=None):
+        """The log-density of outputs (n, *event_shape)."""
+        (residual,), log_det = self.whiten.forward_and_log_det([z], context)
+        return self._normal.log_prob(residual) + log_det
+
+    def draw(self, n, context: Context, seed, temperature=1.0):
+        """Draws one output for each row of the condition."""
+        normal = self._normal.sample(n, seed=seed) * tf.cast(temperature, self.dtype)
+        return self.whiten.inverse_and_log_det([normal], context)[0][0]
+
+    def given(self, condition) -> tfd.TransformedDistribution:
+        """The density at one value of the condition."""
+        return tfd.TransformedDistribution(self._normal, Inverted(Given(self.whiten, condition)))
+
+
+class PlainBase:
+    """A distribution of TFP as a base: without a batch shape, the same whatever the condition."""
+
+    is_exact = True
+
+    def __init__(self, distribution):
+        self.distribution = distribution
+
+    def given(self, condition):
+        return self.distribution
+
+    def score(self, z, context, seed=None):
+        return self.distribution.log_prob(z)
+
+    def draw(self, n, context, seed, temperature=1.0):
+        distribution, x = self.distribution, self.distribution.sample([n], seed=seed)
+        if (not tf.is_tensor(temperature) and temperature == 1) or isinstance(distribution, StandardUniform):
+            return x
+        if isinstance(distribution, StandardNormal | DiagonalNormal):
+            mean = distribution.mean()
+            return mean + (x - mean) * tf.cast(temperature, x.dtype)
+        raise ValueError(f"A temperature is for a normal base. Received: {distribution.name}")
+
+
+class FlowBase:
+    """Another flow as a base: it is given the same condition, where it takes one."""
+
+    def __init__(self, flow):
+        self.flow, self.is_exact = flow, flow.is_exact
+
+    def given(self, condition):
+        return self.flow if self.flow.condition_shape is None else self.flow.given(condition)
+
+    def score(self, z, context, seed=None):
+        return self.flow.score(z, 1, seed, training=context.training, condition=self._condition(context))
+
+    def draw(self, n, context, seed, temperature=1.0):
+        return self.flow.generate(n, seed, temperature, condition=self._condition(context))
+
+    def _condition(self, context):
+        return None if self.flow.condition_shape is None else context.condition_for(self.flow.name)
