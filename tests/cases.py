@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.bijectors.conditional import stage_sizes
+from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.bijectors.convolution import pair
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.bijectors.pooling import MaxWindows, MeanWindows
@@ -40,6 +41,36 @@ class ConvNet(Net):
 
     def __call__(self, x):
         return super().__call__(x + tf.roll(x, 1, axis=-2))
+
+
+class ConditionalNet(fb.Conditional):
+    """A conditioner that sees a condition of two numbers beside its input."""
+
+    def __init__(self, features, outputs, dtype):
+        super().__init__(self.see_both)
+        self.net = Net(features + 2, outputs, dtype)
+
+    def see_both(self, x, condition):
+        return self.net(tf.concat([x, spread(condition, x)], axis=-1))
+
+
+class ConditionalConvNet(ConditionalNet):
+    """The same, and neighbouring pixels."""
+
+    def see_both(self, x, condition):
+        return super().see_both(x + tf.roll(x, 1, axis=-2), condition)
+
+
+def spread(condition, x):
+    """A condition (n, 2) at all places of x (n, ..., features)."""
+    places = tf.shape(x)[1:-1]
+    rows = tf.reshape(condition, tf.concat([tf.shape(x)[:1], tf.ones_like(places), [2]], axis=0))
+    return tf.broadcast_to(rows, tf.concat([tf.shape(x)[:-1], [2]], axis=0))
+
+
+def given(layer, dtype):
+    """A conditional layer at one condition, which counts as a parameter: gradients for it are tested too."""
+    return fb.Given(layer, tf.Variable([0.7, -0.4], dtype=dtype, name="condition"))
 
 
 @functools.cache
@@ -253,6 +284,55 @@ CASES = {
     "flatten": lambda t: fb.bind(tfb.Reshape((6,), (2, 3)), (2, 3)),
     "reshape": lambda t: fb.bind(tfb.Reshape((3, 2, 1), (2, 3)), (2, 3)),
     "permute": lambda t: fb.bind(tfb.Transpose([2, 0, 1]), (2, 3, 1)),
+    "shaped_widen": lambda t: fb.ShapedNoise(fb.Widen(2, 5, weight((3,), t)), [Net(2, 6, t)]),
+    "shaped_linear_uniform": lambda t: fb.ShapedNoise(linear(4, 6, t, noise="uniform"), [Net(4, 4, t)]),
+    "shaped_conv": lambda t: fb.ShapedNoise(
+        conv((3, 3, 1), 4, t, kernel=2, padding="same"), [_flat(Net(9, 14, t)), _flat(Net(9, 52, t))],
+    ),
+    "shaped_duplicate": lambda t: fb.ShapedNoise(fb.Duplicate((3,), 3, scalar(-0.3, t)), [Net(3, 12, t)]),
+    "given_affine": lambda t: given(fb.ConditionalTransform((3,), Net(2, 6, t), dtype=t), t),
+    "given_spline": lambda t: given(fb.ConditionalTransform((3,), Net(2, 69, t), transforms.Spline(), t), t),
+    "given_affine_per_pixel": lambda t: given(
+        fb.bind(fb.ConditionalTransform((2,), Net(2, 4, t), dtype=t), (3, 2, 2)), t
+    ),
+    "given_spline_per_pixel": lambda t: given(
+        fb.bind(fb.ConditionalTransform((2,), Net(2, 22, t), transforms.Spline(4), t), (2, 2)), t
+    ),
+    "given_whiten": lambda t: given(fb.Whiten((3,), (2,), ConditionalNet(3, 4, t), dtype=t), t),
+    "given_funnel": lambda t: given(funnel(6, 4, t, net=ConditionalNet), t),
+    "given_funnel_per_pixel": lambda t: given(fb.bind(funnel(5, 3, t, net=ConditionalNet), (2, 2, 5)), t),
+    "given_staged_funnel": lambda t: given(staged(6, 2, t, stages=3, net=ConditionalNet), t),
+    "given_conv": lambda t: given(
+        conv((4, 4, 2), 3, t, kernel=2, strides=2, layer=functools.partial(funnel, net=ConditionalConvNet)), t
+    ),
+    "given_coupling": lambda t: given(fb.Coupling(5, ConditionalNet(2, 3 * 23, t), dtype=t), t),
+    "given_coupling_conv": lambda t: given(
+        fb.bind(fb.Coupling(4, ConditionalConvNet(2, 2 * 23, t), dtype=t), (2, 3, 4)), t
+    ),
+    "given_residual": lambda t: given(
+        fb.Residual(linear(3, 3, t), conditioner=ConditionalNet(3, 6, t), log_noise_scale=scalar(-1.0, t)), t
+    ),
+    "given_relu": lambda t: given(
+        fb.ReLU((3,), weight((3,), t, 0.3, 1), ConditionalNet(3, 3, t), ConditionalNet(3, 3, t)), t
+    ),
+    "given_abs": lambda t: given(fb.bind(fb.Abs(ConditionalNet(4, 4, t), t), (4,)), t),
+    "given_max_pool": lambda t: given(
+        fb.Funnel(fb.MaxPool2D((2, 4, 1), 2, dtype=t), _flat(ConditionalNet(2, 6, t))), t
+    ),
+    "given_stochastic": lambda t: given(
+        fb.Funnel(fb.Stochastic(ConditionalNet(3, 2, t), (3,), (2,), scalar(-0.5, t)), ConditionalNet(2, 6, t)), t
+    ),
+    "given_shaped_noise": lambda t: given(
+        fb.ShapedNoise(linear(2, 4, t), [ConditionalNet(2, 4, t)]), t
+    ),
+    "given_deep": lambda t: given(
+        fb.Sequential(
+            [
+                fb.ConditionalTransform((4,), Net(2, 8, t), dtype=t), linear(4, 5, t), fb.LeakyReLU(0.4),
+                funnel(5, 3, t, net=ConditionalNet), fb.Coupling(3, ConditionalNet(1, 2 * 23, t), dtype=t),
+            ]
+        ), t
+    ),
     "graph": branching,
     "deep": deep,
 }  # fmt: skip
@@ -262,15 +342,15 @@ def _constant(parameters, _):
     return tf.convert_to_tensor(parameters)
 
 
-class _flat(tf.Module):  # noqa: N801
+class _flat(InContext):  # noqa: N801
     """A conditioner on the flattened event."""
 
     def __init__(self, net):
         super().__init__()
         self.net = net
 
-    def __call__(self, x):
-        return self.net(tf.reshape(x, tf.concat([tf.shape(x)[:-3], [np.prod(x.shape[-3:])]], axis=0)))
+    def __call__(self, x, context):
+        return context.run(self.net, tf.reshape(x, tf.concat([tf.shape(x)[:-3], [np.prod(x.shape[-3:])]], axis=0)))
 
 
 def draw_inputs(bijector, dtype, batch=(), seed=0):

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
+from tfp_flowify.core.checks import parameter
 
 
 class Given(FlowBijector):
@@ -22,7 +23,7 @@ class Given(FlowBijector):
 
     def __init__(self, layer, condition, name=None):
         check_layer(layer, "Given")
-        self.layer, self.condition = layer, tf.convert_to_tensor(condition)
+        self.layer, self.condition = layer, parameter(condition, "Given condition", None, layer.dtype)
         super().__init__(
             layer.inputs, layer.outputs, layer.noise, layer.residuals, layer.dtype, name or f"Given_{layer.name}"
         )
@@ -36,4 +37,5 @@ class Given(FlowBijector):
         return self.layer.inverse_and_log_det(parts, self._at(parts, context))
 
     def _at(self, parts, context):
-        return context.replace(condition=tf.repeat(self.condition[None], tf.shape(parts[0])[0], axis=0))
+        condition = tf.convert_to_tensor(self.condition)
+        return context.replace(condition=tf.repeat(condition[None], tf.shape(parts[0])[0], axis=0))

@@ -81,8 +81,8 @@ class ShapedNoise(FlowBijector):
 
 
 def noise_numbers(noise) -> int:
-    """How many numbers describe the mean and the deviation of a part of noise."""
-    return _map_of(noise).numbers(noise)
+    """How many numbers describe the mean and the deviation of a part of noise; none for a `Code`."""
+    return 0 if isinstance(noise, Code) else _map_of(noise).numbers(noise)
 
 
 def _map_of(noise):

@@ -15,12 +15,14 @@ from tfp_flowify.layers.activations import (
 )
 from tfp_flowify.layers.base import Dropping, FlowLayer
 from tfp_flowify.layers.branches import Add, Concatenate, Duplicate, Residual
+from tfp_flowify.layers.conditional import ConditionalAffine, ConditionalSpline
 from tfp_flowify.layers.convolution import Conv1D, Conv2D, FourierConv2D
 from tfp_flowify.layers.coupling import SplineCoupling
 from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.linear import Dense, Linear
 from tfp_flowify.layers.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D
 from tfp_flowify.layers.scale import Normalization, Rescaling
+from tfp_flowify.layers.shaped_noise import ShapedNoise
 from tfp_flowify.layers.shapes import Cropping2D, Flatten, Permute, Reshape, Split, Widen, ZeroPadding2D
 from tfp_flowify.layers.stochastic import Dequantize, Stochastic
 
@@ -31,6 +33,8 @@ __all__ = [
     "Add",
     "AveragePooling2D",
     "Concatenate",
+    "ConditionalAffine",
+    "ConditionalSpline",
     "Conv1D",
     "Conv2D",
     "Cropping2D",
@@ -54,6 +58,7 @@ __all__ = [
     "Rescaling",
     "Reshape",
     "Residual",
+    "ShapedNoise",
     "Sigmoid",
     "Softplus",
     "Spline",

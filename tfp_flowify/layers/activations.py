@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -95,7 +96,7 @@ class ReLU(Activation):
     def make_bijector(self, shape, densities):
         channels = shape[-1:]
         scale = densities.add("log_noise_scale", channels, float(keras.ops.log(self.noise_scale)))
-        density = [densities.add(name, channels) for name in ("sign_logit", "log_scale")]
+        density = [_parameters(densities, name, channels) for name in ("sign_logit", "log_scale")]
         return fb.bind(fb.ReLU(channels, scale, *density), shape)
 
 
@@ -111,7 +112,7 @@ class Abs(Activation):
         return keras.ops.absolute(x)
 
     def make_bijector(self, shape, densities):
-        return fb.bind(fb.Abs(densities.add("sign_logit")), shape)
+        return fb.bind(fb.Abs(_parameters(densities, "sign_logit"), self.variable_dtype), shape)
 
 
 @register
@@ -192,15 +193,24 @@ class Softplus(_Fixed):
 
 @register
 class Logit(Activation):
-    """z = log(x / (1 - x)), from (0, 1) to the whole line: behind `Dequantize`. Exact.
+    """z = log((x - low) / (high - x)), from the box (low, high) to the whole line. Exact.
 
-    >>> Logit()(tf.constant([0.5])).numpy().tolist()
-    [0.0]
+    Behind `Dequantize` the box is (0, 1). In front of a flow it keeps samples inside a box, such as the support of a
+    uniform prior.
+
+    Args:
+      low, high: The sides of the box: numbers, or one for each channel.
+
+    >>> Logit()(tf.constant([0.5])).numpy().tolist(), Logit(-1.0, 1.0)(tf.constant([0.0])).numpy().tolist()
+    ([0.0], [0.0])
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, low=0.0, high=1.0, **kwargs):
         super().__init__(**kwargs)
         self.autocast = False  # In half precision, numbers near the ends would be the ends.
+        self.low, self.high = (np.asarray(side, np.float64).tolist() for side in (low, high))
+        if not np.all(np.isfinite([low, high])) or not np.all(np.less(low, high)):
+            raise ValueError(f"A box has sides low < high, both finite. Received: low={low}, high={high}")
 
     def call(self, x):
         return self.run(self._bijector(x.shape[1:]), x)
@@ -209,7 +219,12 @@ class Logit(Activation):
         return self._bijector(shape)
 
     def _bijector(self, shape):
-        return fb.bind(tfb.Invert(tfb.Sigmoid()), shape)
+        if self.low == 0 and self.high == 1:
+            return fb.bind(tfb.Invert(tfb.Sigmoid()), shape)
+        sides = [np.asarray(side, self.variable_dtype) for side in (self.low, self.high)]
+        if any(side.shape not in ((), tuple(shape[-1:])) for side in sides):
+            raise ValueError(f"{self.name} has sides {self.low}, {self.high}; its data have {shape[-1]} channels.")
+        return fb.bind(tfb.Invert(tfb.Sigmoid(*sides)), shape)
 
 
 @register
@@ -241,6 +256,11 @@ class Spline(Activation):
 
     def make_bijector(self, shape, densities):
         return fb.bind(self.spline, shape)
+
+
+def _parameters(densities, name, shape=()):
+    """A weight, or what a network of the condition adds to one."""
+    return densities.add(name, shape) if densities.condition is None else densities.add_parameters(name, shape)
 
 
 # The layers by the names of Keras' activation functions, with Keras' default arguments.

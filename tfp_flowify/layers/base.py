@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
-from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.checks import as_list, whole_number
 from tfp_flowify.layers.arguments import check_full_precision, drop_fixed
 from tfp_flowify.layers.conditioners import PerChannel, conditioner_for, ensure_built
 from tfp_flowify.layers.densities import Densities, register
@@ -43,6 +43,9 @@ class FlowLayer(keras.layers.Layer):
     [2.0, 2.0]
     """
 
+    #: Whether it takes a condition beside its input, `layer([x, condition])`: in a conditional flow it then gets one.
+    takes_condition = False
+
     #: Arguments of the Keras layer of the same name that can have one value here, in Keras' order.
     fixed_arguments: ClassVar = {}
 
@@ -59,10 +62,11 @@ class FlowLayer(keras.layers.Layer):
     def add_weight(self, *args, autocast=False, **kwargs):
         return super().add_weight(*args, autocast=autocast, **kwargs)
 
-    def run(self, bijector, x, training=False):
-        """The ordinary layer as a bijector knows it, in full precision."""
-        z = bijector.without_noise(tf.cast(x, self.variable_dtype), fb.Context(training=bool(training)))
-        return tf.cast(z, self.compute_dtype)
+    def run(self, bijector, inputs, training=False):
+        """The ordinary layer as a bijector knows it, in full precision, of x or of [x, condition]."""
+        x, *condition = [tf.cast(value, self.variable_dtype) for value in as_list(inputs)]
+        context = fb.Context(training=bool(training), condition=condition[0] if condition else None)
+        return tf.cast(bijector.without_noise(x, context), self.compute_dtype)
 
     def get_config(self):
         own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self._argument_names()}
@@ -88,7 +92,8 @@ class Dropping(FlowLayer):
     Args:
       density: The density of what is dropped. "funnel" is one given the output, by a small network; "multiscale" is the
         standard normal, with no weights (the paper's two variants); or a network of one's own: any Keras model of the
-        output that gives the parameters of the transform.
+        output, or of the output and the condition, that gives the parameters of the transform. The network of "funnel"
+        sees the condition, where the flow has one.
       transform: How what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline" or
         "affine+spline".
       width: Units of the hidden layers of that small network; chosen by its input and output if left out.
@@ -128,8 +133,8 @@ class Dropping(FlowLayer):
             return None
         network, size = self.density, make_transform(self.transform, self.odd).size
         if network == "funnel":
-            network = conditioner_for(given, dropped, size, self.dtype_policy, kind, self.width)
-        shape = ensure_built(network, given)[1:]
+            network = conditioner_for(given, dropped, size, self.dtype_policy, kind, self.width, densities.condition)
+        shape = ensure_built(network, given, densities.condition)[1:]
         numbers = shape[-1] if kind == "last" else None if None in shape else math.prod(shape)
         wanted = [size * math.prod(dropped), size * math.prod(or_dropped or dropped)]
         if numbers is not None and numbers not in wanted:
@@ -145,7 +150,8 @@ class Dropping(FlowLayer):
         if self.density == "multiscale" or not bijector.unseen:
             return bijector
         pixels, channels = bijector.residuals[0].event_shape
-        return fb.Funnel(bijector, PerChannel(densities.add("unseen", [2 * channels]), pixels), name=bijector.name)
+        values = densities.add_parameters("unseen", [2 * channels])
+        return fb.Funnel(bijector, PerChannel(values, pixels), name=bijector.name)
 
     def funnel(self, bijector, densities, kind=None):
         """The bijector with a density for its first residual, if it has one."""

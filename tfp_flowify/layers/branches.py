@@ -7,10 +7,11 @@ import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.checks import as_list, whole_number
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, FlowLayer, make_transform, register
-from tfp_flowify.layers.chain import chain
+from tfp_flowify.layers.chain import chain, wants_condition
+from tfp_flowify.layers.conditional import split_shapes
 from tfp_flowify.layers.graph import model_bijector
 
 
@@ -107,9 +108,13 @@ class Residual(Dropping):
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
+    @property
+    def takes_condition(self) -> bool:
+        return any(layer.takes_condition for layer in self.layers + self.shortcut)
+
     def build(self, input_shape):
-        self.branch = chain(self.layers, input_shape[1:], self.dtype_policy)
-        self.side = chain(self.shortcut, input_shape[1:], self.dtype_policy) if self.shortcut else None
+        input_shape, condition = split_shapes(input_shape)
+        self.branch, self.side = (self._chain(side, input_shape, condition) for side in (self.layers, self.shortcut))
         other = self.side.output_shape if self.side else (None, *input_shape[1:])
         if self.branch.output_shape != other:
             raise ValueError(
@@ -117,10 +122,22 @@ class Residual(Dropping):
                 f"{'shortcut' if self.side else 'identity'} {tuple(input_shape)} -> {other}. Give a shortcut that fits."
             )
 
-    def call(self, x):
-        return self.branch(x) + (self.side(x) if self.side else x)
+    def _chain(self, layers, input_shape, condition):
+        takes_it = any(layer.takes_condition for layer in layers)
+        given = {"condition": condition if takes_it else None}
+        return chain(layers, input_shape[1:], self.dtype_policy, **given) if layers else None
+
+    def call(self, inputs):
+        x = as_list(inputs)[0]
+        branch, other = (self._run_side(side, inputs) if side else x for side in (self.branch, self.side))
+        return branch + other
+
+    @staticmethod
+    def _run_side(side, inputs):
+        return side(inputs if wants_condition(side) else as_list(inputs)[0])
 
     def compute_output_shape(self, input_shape):
+        input_shape, _ = split_shapes(input_shape)
         for layer in self.layers:
             input_shape = layer.compute_output_shape(input_shape)
         return input_shape

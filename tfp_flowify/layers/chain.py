@@ -3,12 +3,34 @@
 import keras
 
 
-def chain(layers, shape, policy, name=None) -> keras.Model:
-    """A Keras model of layers in a row, for events of this shape, in the precision of a dtype policy."""
+def chain(layers, shape, policy, name=None, condition: int | None = None) -> keras.Model:
+    """A Keras model of layers in a row, for events of this shape, in the precision of a dtype policy.
+
+    Args:
+      layers: The layers.
+      shape: Event shape of the input.
+      policy: A dtype policy.
+      name: Name of the model.
+      condition: Size of a condition; it is then the second input, for the layers that take one.
+    """
     inputs = keras.Input(shape, dtype=policy.compute_dtype)
-    outputs = inputs
-    for layer in layers:
-        outputs = layer(outputs)
-    network = keras.Model(inputs, outputs, name=name)
+    given = None if condition is None else keras.Input((condition,), dtype=policy.compute_dtype, name="condition")
+    outputs = chain_tensors(layers, inputs, given)
+    network = keras.Model(inputs if given is None else [inputs, given], outputs, name=name)
     network.dtype_policy = policy
     return network
+
+
+def chain_tensors(layers, tensor, condition=None):
+    """The tensor behind layers in a row; those that take a condition are given it beside their input."""
+    for layer in layers:
+        takes_it = condition is not None and wants_condition(layer)
+        tensor = layer([tensor, condition]) if takes_it else layer(tensor)
+    return tensor
+
+
+def wants_condition(layer) -> bool:
+    """Whether a layer, or a model of layers, takes a condition beside its input."""
+    if isinstance(layer, keras.Model):
+        return len(getattr(layer, "inputs", None) or []) == 2
+    return getattr(layer, "takes_condition", False)

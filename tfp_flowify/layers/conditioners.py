@@ -6,35 +6,58 @@ import keras
 import tensorflow as tf
 
 from tfp_flowify.bijectors.context import InContext
-from tfp_flowify.layers.chain import chain
+from tfp_flowify.layers.chain import chain, chain_tensors
 
 
-def conditioner_for(given, dropped, size: int, dtype=None, kind=None, width=None) -> keras.Model:
+def conditioner_for(
+    given, dropped, size: int, dtype=None, kind=None, width=None, condition: int | None = None
+) -> keras.Model:
     """A Keras model from the kept values to `size` numbers for each dropped one, all zero at the start.
 
     Args:
-      given, dropped: Event shapes of what is kept and what is dropped.
+      given, dropped: Event shapes of what is kept and what is dropped. Where `given` is None, the model sees the
+        condition alone.
       size: Number of parameters for one dropped value.
       dtype: Dtype policy of the model.
       kind: "last" acts on the last axis alone and may be used on events with more axes in front. By default images and
         sequences get convolutions, where the dropped values fit their grid, and anything else a dense network.
       width: Units of its two hidden layers.
+      condition: Size of a condition that the model sees as well, its second input; None where there is none.
 
     >>> conditioner_for((7, 7, 4), (7, 7, 12), 2).output_shape
     (None, 7, 7, 24)
+    >>> len(conditioner_for((4,), (3,), 2, condition=10).inputs)
+    2
     """
     outputs = math.prod(dropped) * size
+    if given is None:
+        return _model((condition,), _dense(condition, outputs, width), dtype)
     if kind == "last":
-        return _model((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype)
+        return _model((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype, condition)
     grid = given[:-1]
     if len(grid) in (1, 2) and outputs % math.prod(grid) == 0:
-        return _model(given, _convolutions(len(grid), outputs // math.prod(grid), width), dtype)
-    return _model(given, [keras.layers.Flatten, *_dense(math.prod(given), outputs, width)], dtype)
+        return _model(given, _convolutions(len(grid), outputs // math.prod(grid), width), dtype, condition)
+    return _model(given, _dense(math.prod(given), outputs, width), dtype, condition, flatten=True)
 
 
-def _model(given, layers, dtype):
+def _model(given, layers, dtype, condition=None, flatten=False):
+    """A model of layers, the first of them without its activation: that comes behind the condition, which is added."""
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-    return chain([layer(dtype=policy) for layer in layers], given, policy, name="conditioner")
+    first, *others = [layer(dtype=policy) for layer in layers]
+    flat = [keras.layers.Flatten(dtype=policy)] if flatten else []
+    if condition is None:
+        return chain([*flat, first, *others], given, policy, name="conditioner")
+    inputs = [keras.Input(shape, dtype=policy.compute_dtype) for shape in (given, (condition,))]
+    hidden, activation = chain_tensors(flat, inputs[0]), first.activation
+    first.activation = keras.activations.linear
+    seen = keras.layers.Dense(first.compute_output_shape(hidden.shape)[-1], use_bias=False, dtype=policy)(inputs[1])
+    places = len(hidden.shape) - 2
+    seen = keras.layers.Reshape((*[1] * places, seen.shape[-1]), dtype=policy)(seen) if places else seen
+    hidden = keras.layers.Add(dtype=policy)([first(hidden), seen])
+    hidden = keras.layers.Activation(activation, dtype=policy)(hidden)
+    model = keras.Model(inputs, chain_tensors(others, hidden), name="conditioner")
+    model.dtype_policy = policy
+    return model
 
 
 def _dense(features, outputs, width):
@@ -64,15 +87,22 @@ class KerasFunction(InContext):
     """A Keras layer, or any function, as a bijector runs it.
 
     It runs in its own precision and in the training mode of the pass, and gives its result in the precision of its
-    input.
+    input. A model with two inputs gets the condition of the pass as the second.
     """
 
     def __init__(self, function):
         super().__init__()
         self.layer = function if isinstance(function, keras.layers.Layer) else AsLayer(function)
+        self.takes_condition = takes_condition(function)
 
     def __call__(self, x, context):
-        return tf.cast(self.layer(x, training=context.training), x.dtype)
+        inputs = [x, context.condition_for(self.layer.name)] if self.takes_condition else x
+        return tf.cast(self.layer(inputs, training=context.training), x.dtype)
+
+
+def takes_condition(network) -> bool:
+    """Whether a conditioner takes a condition beside what it is a function of: whether it has two inputs."""
+    return len(getattr(network, "inputs", None) or []) == 2
 
 
 class AsLayer(keras.layers.Layer):
@@ -86,17 +116,64 @@ class AsLayer(keras.layers.Layer):
         return self.function(x)
 
 
-class PerChannel(tf.Module):
-    """A conditioner that depends on nothing: the same parameters, (channels * size,), for each of some pixels."""
+class OfCondition(InContext):
+    """A conditioner that depends on the condition alone, or on nothing: a bias, and what a network adds to it.
 
-    def __init__(self, bias, pixels):
+    Args:
+      bias: A weight.
+      network: A function of the condition that gives as many numbers for each row; None where there is no condition.
+    """
+
+    def __init__(self, bias, network=None):
         super().__init__()
-        self.bias, self.pixels = bias, pixels
+        self.bias, self.network = bias, network
 
-    def __call__(self, given):
-        return tf.tile(tf.convert_to_tensor(self.bias), [self.pixels])
+    def __call__(self, x, context):
+        rows, shape = self.rows(context), self.bias.shape
+        places = [1] * (x.shape.rank - 1 - len(shape))
+        return rows if self.network is None else tf.reshape(rows, [-1, *places, *shape])
+
+    def rows(self, context):
+        """The numbers for each row of the condition; one set for all where there is no condition."""
+        bias = tf.convert_to_tensor(self.bias)
+        if self.network is None:
+            return bias
+        added = context.run(self.network, context.condition_for("A density"))
+        return bias + tf.reshape(added, [-1, *bias.shape])
 
 
-def ensure_built(network, shape) -> tuple:
-    """Builds a Keras layer or model, and all inside it, for events of this shape; returns the shape that it gives."""
-    return tuple(network(keras.Input(shape)).shape)
+class PerChannel(InContext):
+    """A conditioner that does not depend on x: the same parameters, (channels * size,), for each of some pixels."""
+
+    def __init__(self, values: OfCondition, pixels):
+        super().__init__()
+        self.values, self.pixels = values, pixels
+
+    @property
+    def bias(self):
+        return self.values.bias
+
+    def __call__(self, x, context):
+        rows = self.values.rows(context)
+        return tf.tile(rows, [*[1] * (rows.shape.rank - 1), self.pixels])
+
+
+def ensure_built(network, shape, condition: int | None = None) -> tuple:
+    """Builds a Keras layer or model, and all inside it, for events of this shape; returns the shape that it gives.
+
+    Args:
+      network: A layer or a model; one with two inputs takes the condition as the second.
+      shape: Event shape of its first input.
+      condition: Size of the condition of the flow; None where it has none.
+    """
+    if not takes_condition(network):
+        return tuple(network(keras.Input(shape)).shape)
+    if condition is None:
+        raise ValueError(
+            f"{network.name} has two inputs, the second for a condition, and this flow has none. Give it one: "
+            "FlowModel(..., condition=shape)."
+        )
+    given = tuple(network.inputs[1].shape[1:])
+    if given != (condition,):
+        raise ValueError(f"{network.name} takes a condition of {given}. The flow has one of {(condition,)}.")
+    return tuple(network([keras.Input(shape), keras.Input((condition,))]).shape)

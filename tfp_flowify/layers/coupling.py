@@ -7,6 +7,7 @@ from tfp_flowify import transforms
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.arguments import positive
 from tfp_flowify.layers.base import FlowLayer, register
+from tfp_flowify.layers.conditional import split_shapes
 from tfp_flowify.layers.conditioners import KerasFunction, conditioner_for, ensure_built
 
 
@@ -15,18 +16,22 @@ class SplineCoupling(FlowLayer):
     """Keeps some features and bends each of the others by a spline whose parameters a network makes of the kept ones.
 
     Dense on vectors; on sequences and images it splits the channels, and the network is convolutional. Exact.
-    With a fresh network of its own it starts as the identity.
+    With a fresh network of its own it starts as the identity. Called on `[x, condition]`, as a conditional flow does,
+    the network sees the condition too.
 
     Args:
       kept: Number of features that are kept; half of them if left out.
       swap: Whether to keep the last ones and change the first; alternate it from layer to layer.
       bins, bound: Number of pieces of the spline, which lives on [-bound, bound].
-      conditioner: A Keras model of the kept features that gives 3 bins - 1 numbers for each changed one.
+      conditioner: A Keras model of the kept features, or of them and the condition, that gives 3 bins - 1 numbers for
+        each changed one.
       width: Units of the hidden layers of the network that it makes without one.
 
     >>> SplineCoupling()(tf.ones([5, 4])).shape.as_list()
     [5, 4]
     """
+
+    takes_condition = True
 
     def __init__(self, kept=None, swap=False, bins=8, bound=2.0, conditioner=None, width=None, **kwargs):
         super().__init__(**kwargs)
@@ -36,6 +41,7 @@ class SplineCoupling(FlowLayer):
         self.width = width if width is None else whole_number("width", width)
 
     def build(self, input_shape):
+        input_shape, condition = split_shapes(input_shape)
         *sides, features = input_shape[1:]
         if None in sides:
             raise ValueError(f"{self.name} takes events of known size. Received: shape={tuple(input_shape)}")
@@ -46,9 +52,9 @@ class SplineCoupling(FlowLayer):
         changed = (*sides, features - kept)
         given = (*sides, kept)
         self.model = self.conditioner or conditioner_for(
-            given, changed, spline.size, self.dtype_policy, width=self.width
+            given, changed, spline.size, self.dtype_policy, width=self.width, condition=condition
         )
-        shape, wanted = ensure_built(self.model, given)[1:], spline.size * math.prod(changed)
+        shape, wanted = ensure_built(self.model, given, condition)[1:], spline.size * math.prod(changed)
         if math.prod(shape) != wanted:
             raise ValueError(
                 f"The conditioner of {self.name} gives {math.prod(shape)} numbers, {shape}. It changes "
@@ -59,11 +65,11 @@ class SplineCoupling(FlowLayer):
         coupling = fb.Coupling(features, function, kept, self.swap, spline, self.variable_dtype)
         self.bijector = fb.bind(coupling, (*sides, features))
 
-    def call(self, x, training=None):
-        return self.run(self.bijector, x, training)
+    def call(self, inputs, training=None):
+        return self.run(self.bijector, inputs, training)
 
     def compute_output_shape(self, input_shape):
-        return input_shape
+        return split_shapes(input_shape)[0]
 
     def make_bijector(self, shape, densities):
         return self.bijector

@@ -2,7 +2,7 @@
 
 import keras
 
-from tfp_flowify.layers.conditioners import KerasFunction
+from tfp_flowify.layers.conditioners import KerasFunction, OfCondition, conditioner_for
 
 register = keras.saving.register_keras_serializable("tfp_flowify")
 
@@ -20,14 +20,18 @@ class Densities(keras.layers.Layer):
     ['log_noise_scale']
     """
 
-    def __init__(self, **kwargs):
+    #: Size of the condition that densities may depend on; None where the flow has none.
+    condition = None
+
+    def __init__(self, condition=None, **kwargs):
         super().__init__(**kwargs)
+        self.condition = condition
         self.parts, self.conditioners = [], []
         self.built = True
 
     def add_part(self, layer) -> "Densities":
         """A place for the weights that belong to one layer of the network."""
-        part = Densities(dtype=layer.dtype_policy, name=f"{layer.name}_densities")
+        part = Densities(self.condition, dtype=layer.dtype_policy, name=f"{layer.name}_densities")
         self._keep(f"part_{len(self.parts)}", part)
         self.parts.append(part)
         return part
@@ -36,6 +40,14 @@ class Densities(keras.layers.Layer):
         """A trainable weight in full precision, filled with a value."""
         start = keras.initializers.Constant(value)
         return self._keep(name, self.add_weight(name=name, shape=shape, initializer=start, autocast=False))
+
+    def add_parameters(self, name: str, shape=()) -> OfCondition:
+        """Parameters of a density that depend on the condition where there is one, and else on nothing."""
+        bias = self.add(name, shape)
+        if self.condition is None:
+            return OfCondition(bias)
+        network = conditioner_for(None, shape, 1, self.dtype_policy, condition=self.condition)
+        return OfCondition(bias, self.add_conditioner(network))
 
     def add_conditioner(self, model) -> KerasFunction:
         """A Keras model that gives the parameters of a density, as a function that bijectors run."""

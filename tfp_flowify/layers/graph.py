@@ -8,7 +8,7 @@ from tfp_flowify.layers.base import FlowLayer
 from tfp_flowify.layers.densities import Densities
 
 
-def model_bijector(model: keras.Model, densities: Densities) -> fb.Graph:
+def model_bijector(model: keras.Model, densities: Densities, condition=None) -> fb.Graph:
     """The bijector of a Keras functional or sequential model of flow layers.
 
     Behind a tensor that is used more than once stands a `Duplicate`, with noise of a trainable scale.
@@ -16,16 +16,18 @@ def model_bijector(model: keras.Model, densities: Densities) -> fb.Graph:
     Args:
       model: A model that is built; models inside it may hold layers too.
       densities: Takes the weights that only the flow needs, one part for each call of a layer.
+      condition: That of the inputs of the model that is the condition: no wire, but a value that layers read from the
+        context; None where there is none.
     """
-    calls = calls_of(model)
+    data = [tensor for tensor in model.inputs if tensor is not condition]
+    calls = [_Call(call, condition) for call in calls_of(model)]
     wires = _Wires(calls, model, densities)
-    nodes = wires.bring(model.inputs)
-    inputs = {wires.name(tensor): tuple(tensor.shape[1:]) for tensor in model.inputs}
+    nodes = wires.bring(data)
+    inputs = {wires.name(tensor): tuple(tensor.shape[1:]) for tensor in data}
     for call in calls:
-        _check_call(call)
-        bijector, taken = _call_bijector(call, densities.add_part(call.operation)), wires.take(call.input_tensors)
-        copies = wires.bring(call.output_tensors)
-        nodes += [fb.Node(bijector, taken, tuple(map(wires.name, call.output_tensors))), *copies]
+        bijector, taken = call.make_bijector(densities.add_part(call.layer)), wires.take(call.inputs)
+        copies = wires.bring(call.outputs)
+        nodes += [fb.Node(bijector, taken, tuple(map(wires.name, call.outputs))), *copies]
     return fb.Graph(nodes, inputs, wires.take(model.outputs), name=model.name)
 
 
@@ -44,22 +46,48 @@ def way_out(layer) -> str:
     return f"{same} Stochastic(layer), which takes any layer."
 
 
-def _check_call(call):
-    layer, shapes = call.operation, [tuple(tensor.shape[1:]) for tensor in call.input_tensors]
-    if not isinstance(layer, FlowLayer) and not is_graph(layer):
-        raise TypeError(
-            f"A flow is made of layers of tfp_flowify.layers. Received: {layer.name} ({type(layer).__name__}). "
-            f"{way_out(layer)}"
-        )
-    if any(None in shape for shape in shapes):
-        raise ValueError(f"{layer.name} is in a flow and so takes shapes that are known. Received: {shapes}")
+class _Call:
+    """A call of a layer in a Keras graph: the tensors that it takes and gives, without the condition.
 
+    Args:
+      call: As Keras records it.
+      condition: The tensor of the condition, or None.
+    """
 
-def _call_bijector(call, part):
-    layer, shapes = call.operation, [tuple(tensor.shape[1:]) for tensor in call.input_tensors]
-    if isinstance(layer, keras.Model):
-        return model_bijector(layer, part)
-    return layer.make_bijector(shapes[0] if len(shapes) == 1 else shapes, part)
+    def __init__(self, call, condition):
+        self.layer, self.outputs = call.operation, call.output_tensors
+        self.inputs = [tensor for tensor in call.input_tensors if tensor is not condition]
+        self._shapes = [tuple(tensor.shape[1:]) for tensor in self.inputs]
+        self._places = [i for i, tensor in enumerate(call.input_tensors) if tensor is condition]
+        self._check(len(call.input_tensors))
+
+    def make_bijector(self, part):
+        """The bijector of this call, with a part of the densities for it."""
+        if isinstance(self.layer, keras.Model):
+            return model_bijector(self.layer, part, self.layer.inputs[self._places[0]] if self._places else None)
+        return self.layer.make_bijector(self._shapes[0] if len(self._shapes) == 1 else self._shapes, part)
+
+    def _check(self, count):
+        layer = self.layer
+        if not isinstance(layer, FlowLayer) and not is_graph(layer):
+            raise TypeError(
+                f"A flow is made of layers of tfp_flowify.layers. Received: {layer.name} ({type(layer).__name__}). "
+                f"{way_out(layer)}"
+            )
+        if any(None in shape for shape in self._shapes):
+            raise ValueError(f"{layer.name} is in a flow and so takes shapes that are known. Received: {self._shapes}")
+        if isinstance(layer, keras.Model):
+            return
+        if layer.takes_condition and count == 2 and self._places != [1]:
+            raise ValueError(
+                f"{layer.name} takes [x, condition], and the condition must be the second input of the model itself. "
+                "To change it first, give the flow a model: FlowModel(..., condition=model)."
+            )
+        if self._places and not layer.takes_condition:
+            raise ValueError(
+                f"{layer.name} ({type(layer).__name__}) takes the condition for data. Layers that take one beside "
+                "their data, such as SplineCoupling, are called on [x, condition]."
+            )
 
 
 class Copies(fb.Duplicate):
@@ -70,7 +98,7 @@ class _Wires:
     """Names for the tensors of a model; one that is used several times has a name for each use."""
 
     def __init__(self, calls, model, densities):
-        self._used = [id(t) for call in calls for t in call.input_tensors] + [id(t) for t in model.outputs]
+        self._used = [id(t) for call in calls for t in call.inputs] + [id(t) for t in model.outputs]
         self._names, self._to_take, self._densities = {}, {}, densities
 
     def name(self, tensor):
