@@ -8,9 +8,12 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
+from tfp_flowify.augmentation import draw
 from tfp_flowify.bijectors.binding import Bound
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.core.moments import moments, not_too_small, standardization, typical
+from tfp_flowify.core.seeds import salted
+from tfp_flowify.distributions import ConditionalNormal, FlowDistribution
 from tfp_flowify.math.floor import LEAST_LOG_SCALE
 
 
@@ -23,13 +26,22 @@ class Adapter:
       frozen: Variables that stay as they are.
       densities_only: Whether to set the weights of densities only.
       densities: Those of the flow.
+      context: The context of the pass, with the condition of the data.
     """
 
-    def __init__(self, frozen=(), densities_only=False, densities=None):
+    def __init__(self, frozen=(), densities_only=False, densities=None, context=None):
+        self._context = context or fb.Context()
         self._frozen, self._done = {id(variable) for variable in frozen}, set()
         self._free = {id(variable) for variable in densities.variables} if densities_only else None
         self._scale = 0.0  # The typical deviation of what went into the layer in front.
         self._least = 0.0  # The least log-scale of a density.
+
+    def adapt(self, bijector, bases, x, seed):
+        """Sets a flow to data x: its bijector, and the densities of its outputs."""
+        parts = self.forward(bijector, [x, *draw(bijector.noise, [len(x)], seed)])
+        for base, z in zip(bases, parts, strict=False):
+            self.set_base(base, z, seed)
+        self.warn_of_small_units()
 
     def forward(self, bijector, parts) -> list:
         """Sets a bijector, and returns what it then gives."""
@@ -45,12 +57,20 @@ class Adapter:
             self._set_diagonal(bijector, parts[0])
         elif isinstance(bijector, fb.Whiten):
             self._set_whiten(bijector, parts[1])
+        elif isinstance(bijector, fb.ConditionalTransform):
+            self._set_whiten(bijector, parts[0])
         elif isinstance(bijector, fb.ReLU):
             self._set_relu(bijector, parts[0])
-        return _values(bijector, parts)
+        return self._values(bijector, parts)
 
-    def set_base(self, base, z):
-        """Sets a base to the mean and deviation of the network's output."""
+    def set_base(self, base, z, seed):
+        """Sets a base to the mean and deviation of the network's output; a flow to that output as its data."""
+        if isinstance(base, FlowDistribution):
+            self.forward(base.bijector, [z, *draw(base.bijector.noise, [len(z)], salted(seed, "base"))])
+            return
+        if isinstance(base, ConditionalNormal):
+            self._set_whiten(base.whiten, z)
+            return
         mean, deviation = moments(z, len(base.loc.shape))
         self._assign(base.loc, mean)
         self._assign(base.log_scale, np.log(not_too_small(deviation)))
@@ -88,7 +108,7 @@ class Adapter:
             self._turn(linear, parts[0])
         self._assign(linear.bias, 0.0)
         signal = [parts[0], *map(tf.zeros_like, parts[1:])]
-        z = np.asarray(_values(linear, signal)[0], np.float64)
+        z = np.asarray(self._values(linear, signal)[0], np.float64)
         variance = z.reshape(-1, z.shape[-1]).var(axis=0).sum() / scales.shape[-1]
         if variance > 0:
             origin = np.zeros(scales.shape)
@@ -137,14 +157,14 @@ class Adapter:
 
     def _set_relu(self, relu, x):
         """Sets the scale of each channel to the root mean square of x where it is negative."""
-        if self._may_set(relu.log_scale):
+        log_scale = getattr(relu.log_scale, "bias", relu.log_scale)
+        if self._may_set(log_scale):
             x = np.asarray(x, np.float64).reshape(-1, *relu.inputs[0])
             squares = np.sum(np.minimum(x, 0) ** 2, axis=0) / np.maximum(np.sum(x < 0, axis=0), 1)
-            relu.log_scale.assign(np.log(not_too_small(np.sqrt(squares))))
+            log_scale.assign(np.log(not_too_small(np.sqrt(squares))))
 
-
-def _values(bijector, parts):
-    return bijector.forward_and_log_det(parts, fb.Context())[0]
+    def _values(self, bijector, parts):
+        return bijector.forward_and_log_det(parts, self._context)[0]
 
 
 def _principal_axes(x, kept):

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfp_flowify.core.checks import as_list, whole_number
 from tfp_flowify.core.seeds import numbered, stateless_seed
 from tfp_flowify.core.units import bits_per_dim
-from tfp_flowify.distributions import FlowDistribution
+from tfp_flowify.distributions import FlowDistribution, GivenFlow
 from tfp_flowify.model.functions import CHUNK, FlowFunctions
 from tfp_flowify.model.inputs import check_parts_of_encode, data_of
 
@@ -50,7 +50,7 @@ class Density:
         """Event shapes of what the layers drop, in their order."""
         return self.distribution.residual_shapes
 
-    def log_prob(self, x, num_draws=1, seed=None, batch_size=1024):
+    def log_prob(self, x, num_draws=1, seed=None, batch_size=1024, *, condition=None):
         """Log-likelihoods in nats: exact where the flow adds no noise, else a bound from draws of it.
 
         Args:
@@ -58,16 +58,19 @@ class Density:
           num_draws: More draws make the bound tighter.
           seed: Seed for the noise draws; the same seed gives the same draws.
           batch_size: Number of examples, times draws up to 16, that are held in memory at once.
+          condition: For a conditional flow: one for each example, or one for all of them, with or without a batch axis.
+            In a dataset it comes with the data.
         """
         num_draws, batch_size = whole_number("num_draws", num_draws), whole_number("batch_size", batch_size)
         size = max(1, batch_size // min(num_draws, CHUNK))
-        return self._in_batches(self._functions.log_prob(num_draws), x, size, seed)[0]
+        return self._in_batches(self._functions.log_prob(num_draws), x, condition, size, seed)[0]
 
-    def bits_per_dim(self, x, num_draws=1, seed=None, batch_size=1024):
+    def bits_per_dim(self, x, num_draws=1, seed=None, batch_size=1024, *, condition=None):
         """Negative log-likelihoods in bits for each dimension of the data. Arguments as for `log_prob`."""
-        return bits_per_dim(self.log_prob(x, num_draws, seed, batch_size), self._check.event_shape)
+        log_prob = self.log_prob(x, num_draws, seed, batch_size, condition=condition)
+        return bits_per_dim(log_prob, self._check.event_shape)
 
-    def sample(self, n, temperature=1.0, mean=False, seed=None, batch_size=1024):
+    def sample(self, n, temperature=1.0, mean=False, seed=None, batch_size=1024, *, condition=None):
         """Draws examples.
 
         Args:
@@ -77,38 +80,75 @@ class Density:
             the output is the same.
           seed: Seed for the draws; the same seed gives the same examples.
           batch_size: Number of examples that are held in memory at once.
+          condition: For a conditional flow: one for each example, or one for all of them, with or without a batch axis.
         """
-        function = self._functions.sample_mean if mean else self._functions.sample
+        functions = self._functions
+        function = functions.sample_mean if mean else functions.sample
+        functions.door.refuse(condition)
         if tf.is_tensor(n) and not tf.executing_eagerly():
-            return function(n, temperature, stateless_seed(seed))
+            leaves = functions.condition.checked(condition) if functions.condition else {}
+            return function(n, temperature, stateless_seed(seed), leaves)
         n, batch_size = whole_number("n", n, least=0), whole_number("batch_size", batch_size)
         if not tf.is_tensor(temperature) and not 0 < temperature < np.inf:
             raise ValueError(f"The temperature is a positive number. Received: temperature={temperature}")
-        sizes = [min(batch_size, n - start) for start in range(0, n, batch_size)] or [0]
-        seeds = numbered(seed, "batches")
-        return tf.concat([function(size, temperature, s) for size, s in zip(sizes, seeds, strict=False)], axis=0)
+        leaves = functions.condition.checked(condition, n) if functions.condition else {}
+        drawn = []
+        for start, batch_seed in zip(range(0, max(n, 1), batch_size), numbered(seed, "batches"), strict=False):
+            size = min(batch_size, n - start)
+            rows = {name: c if len(c) == 1 else c[start : start + size] for name, c in leaves.items()}
+            drawn.append(function(size, temperature, batch_seed, rows))
+        return tf.concat(drawn, axis=0)
 
-    def encode(self, x, seed=None, batch_size=1024) -> list:
+    def given(self, condition) -> GivenFlow:
+        """The distribution of x given a condition: an ordinary one of TFP, with the conditions as its batch.
+
+        `flow.given(c).sample(1000)` has the shape (1000, len(c), *event_shape), and `log_prob(x)` broadcasts as TFP
+        does. Both can be differentiated with respect to c. In a loop, wrap what you ask of it in a `tf.function`.
+
+        Args:
+          condition: As for `log_prob`, with any leading axes, or none for one condition.
+        """
+        functions = self._functions
+        if functions.condition is None:
+            functions.door.refuse(condition)
+            raise ValueError(f"{self.name} takes no condition: its distribution is {self.name}.distribution.")
+        leaves = functions.condition.leaves(condition)
+        if tf.executing_eagerly():
+            for name, value in leaves.items():
+                if not np.isfinite(np.asarray(value, np.float64)).all():
+                    raise ValueError(f"A condition has finite numbers. Received: {name} with others.")
+        return self.distribution.given(functions.condition.embed_all(leaves, functions.dtype))
+
+    def encode(self, x, seed=None, batch_size=1024, *, condition=None) -> list:
         """The output of the flow and all that it dropped, for `decode` to go back from, up to rounding.
 
         The noise is drawn. The parts have the shapes `network.output_shape`, then `residual_shapes`. Arguments as for
         `log_prob`.
         """
-        return self._in_batches(self._functions.encode, x, whole_number("batch_size", batch_size), seed)
+        return self._in_batches(self._functions.encode, x, condition, whole_number("batch_size", batch_size), seed)
 
-    def decode(self, parts, batch_size=1024):
-        """The examples that `encode` made these parts of."""
+    def decode(self, parts, batch_size=1024, *, condition=None):
+        """The examples that `encode` made these parts of, with the same condition."""
         functions = self._functions
+        functions.door.refuse(condition)
         parts = check_parts_of_encode(functions.part_names, functions.parts, parts)
         if not tf.executing_eagerly():
-            return functions.decode(parts)
+            return functions.decode(parts, functions.condition.checked(condition) if functions.condition else {})
+        leaves = functions.door.for_each(condition, len(parts[0])) if functions.condition else {}
         starts = range(0, len(parts[0]), whole_number("batch_size", batch_size))
-        return tf.concat([functions.decode([p[i : i + batch_size] for p in parts]) for i in starts], axis=0)
+        pieces = [
+            functions.decode(
+                [p[i : i + batch_size] for p in parts], {name: c[i : i + batch_size] for name, c in leaves.items()}
+            )
+            for i in starts
+        ]
+        return tf.concat(pieces, axis=0)
 
-    def reconstruct(self, x, batch_size=1024):
+    def reconstruct(self, x, batch_size=1024, *, condition=None):
         """Reconstructs examples from the output of the network alone, with what was dropped at its mean."""
-        functions = self._functions
-        return self._in_batches(lambda x, _: functions.reconstruct(x), x, whole_number("batch_size", batch_size))[0]
+        function = self._functions.reconstruct
+        size = whole_number("batch_size", batch_size)
+        return self._in_batches(lambda x, leaves, _: function(x, leaves), x, condition, size)[0]
 
     @property
     def _functions(self) -> FlowFunctions:
@@ -123,19 +163,31 @@ class Density:
     def _check(self):
         return self._functions.check
 
-    def _in_batches(self, function, x, size, seed=None) -> list:
-        """The results of function(batch, seed) on all batches of x, joined: a list, also of one."""
+    @property
+    def _door(self):
+        return self._functions.door
+
+    def _in_batches(self, function, x, condition, size, seed=None) -> list:
+        """The results of function(batch, leaves, seed) on all batches of x, joined: a list, also of one."""
+        functions = self._functions
+        functions.door.refuse(condition)
         if not tf.executing_eagerly():
-            return as_list(function(tf.cast(x, self._functions.dtype), stateless_seed(seed)))
-        batches = self._batches(x, size)
-        results = [as_list(function(b, s)) for b, s in zip(batches, numbered(seed, "batches"), strict=False)]
+            leaves = functions.condition.checked(condition) if functions.condition else {}
+            return as_list(function(tf.cast(x, functions.dtype), leaves, stateless_seed(seed)))
+        batches = self._batches(x, condition, size)
+        results = [as_list(function(*b, s)) for b, s in zip(batches, numbered(seed, "batches"), strict=False)]
         if not results:
             raise ValueError(f"{self.name} was given an empty dataset.")
         return [tf.concat(parts, axis=0) for parts in zip(*results, strict=True)]
 
-    def _batches(self, x, size):
-        """Checked batches of an array or a dataset, each cast to the type of the flow as its turn comes."""
-        elements = map(data_of, self._check.data(x)) if isinstance(x, tf.data.Dataset) else [self._check.array(x)]
-        for element in elements:
-            for start in range(0, len(element), size):
-                yield tf.cast(element[start : start + size], self._functions.dtype)
+    def _batches(self, x, condition, size):
+        """Checked batches of an array or a dataset and of the condition; data are cast as their turn comes."""
+        door = self._door
+        if isinstance(x, tf.data.Dataset):
+            elements = ((b, leaves or {}) for b, leaves in map(door.batch, map(data_of, door.inputs(x))))
+        else:
+            elements = [door.asked(x, condition)]
+        for data, leaves in elements:
+            for start in range(0, len(data), size):
+                rows = {name: value[start : start + size] for name, value in leaves.items()}
+                yield tf.cast(data[start : start + size], self._functions.dtype), rows

@@ -7,24 +7,31 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.augmentation import draw
+from tfp_flowify import bijectors as fb
 from tfp_flowify.core.moments import some_rows
 from tfp_flowify.core.private import layers_inside
 from tfp_flowify.core.seeds import salted
-from tfp_flowify.distributions import DiagonalNormal, FlowDistribution
+from tfp_flowify.distributions import ConditionalNormal, DiagonalNormal, FlowDistribution
 from tfp_flowify.layers.arguments import check_full_precision, one_of
-from tfp_flowify.layers.base import FlowLayer, register
+from tfp_flowify.layers.base import register
+from tfp_flowify.layers.conditioners import conditioner_for
 from tfp_flowify.layers.densities import Densities
-from tfp_flowify.layers.graph import is_graph, model_bijector, way_out
+from tfp_flowify.layers.graph import model_bijector
 from tfp_flowify.model.adapt import Adapter
+from tfp_flowify.model.condition import Condition, condition_network
 from tfp_flowify.model.density import Density
+from tfp_flowify.model.door import Door
 from tfp_flowify.model.functions import FlowFunctions, export_functions
 from tfp_flowify.model.inputs import InputCheck, data_of, is_array
+from tfp_flowify.model.network import as_network, check_inputs, policy_of
 from tfp_flowify.model.summary import flow_summary
 from tfp_flowify.model.training import Training
 
 #: So many examples, at most, are taken to adapt to.
 ENOUGH = 2000
+
+#: Densities of the output by name.
+BASES = ("normal", "standard")
 
 
 @register
@@ -39,17 +46,29 @@ class FlowModel(Density, Training, keras.Model):
     With a loss it learns a task as well: `compile("adam", loss=..., likelihood_weight=...)`, `fit(x, y)`. To train only
     the densities of what the network drops, set `flow.network.trainable = False` before `compile`.
 
+    With a condition it is the density of x given that, log p(x | condition):
+
+        flow = FlowModel(layers, condition=(3,))
+        flow.fit([x, c])
+        flow.sample(100, condition=c[0])
+        flow.given(c).log_prob(x)
+
     Attributes:
-      network: The ordinary network, a Keras model with the weights of its layers.
+      network: The ordinary network, a Keras model with the weights of its layers. Where layers read the condition, it
+        has two inputs: x, and the vector that `condition_network` gives.
       densities: The weights that the flow adds: scales of noise, densities of what is dropped and of the output.
+      condition_network: The Keras model from conditions to vectors; None without a condition.
       distribution: The flow as a distribution of TFP.
 
     Args:
       network: A list of layers from `tfp_flowify.layers`, or a Keras functional model of them. With a `keras.Input`
         first it is built at once; else by `build`, `adapt` or `fit`.
-      base: The density of the network's output: "normal", with a mean and a deviation for each entry that are trained;
-        or "standard".
+      base: The density of the network's output: "normal", with a mean and a deviation for each entry that are trained,
+        and depend on the condition where there is one; "standard"; or another `FlowModel` of such outputs. If that one
+        takes a condition, it is given the vector that the condition network gives.
       seed: Seed for the noise in training; `keras.utils.set_random_seed` sets it too.
+      condition: What the density is conditioned on: the shape of it for one example; a dict of shapes; or a Keras model
+        of raw conditions that gives a vector, which is trained along. Densities, couplings and the base depend on it.
 
     >>> from tfp_flowify import layers
     >>> flow = FlowModel([keras.Input([3]), layers.Dense(5), layers.LeakyReLU(), layers.Dense(2)])
@@ -60,15 +79,17 @@ class FlowModel(Density, Training, keras.Model):
     [10]
     """
 
-    def __init__(self, network, base="normal", seed=None, **kwargs):
-        network = _as_network(network)
-        kwargs["dtype"] = kwargs.get("dtype") or _policy(network)
+    def __init__(self, network, base="normal", seed=None, condition=None, **kwargs):
+        given = None if condition is None else Condition(condition_network(condition, policy_of(network)))
+        network = as_network(network, given and given.size)
+        kwargs["dtype"] = kwargs.get("dtype") or policy_of(network)
         super().__init__(**kwargs)
         check_full_precision(self)
         self.autocast = False  # The flow runs in full precision; only the networks inside may not.
         self.network = network
-        self.densities = Densities(name="densities", dtype=self.dtype_policy)
-        self.base, self.seed = one_of("base", base, ("normal", "standard")), seed
+        self.condition_network, self._condition = given and given.network, given
+        self.densities = Densities(given and given.size, name="densities", dtype=self.dtype_policy)
+        self.base, self.seed = base if isinstance(base, FlowModel) else one_of("base", base, BASES), seed
         self._set_up_training(random.randrange(2**31) if seed is None else seed)
         if self.network.built:
             self.build(self.network.input_shape)
@@ -78,22 +99,35 @@ class FlowModel(Density, Training, keras.Model):
             return
         if not self.network.built:
             self.network.build(input_shape)
-        if len(self.network.inputs) != 1:
-            raise ValueError(f"A flow has one input. Received: a network with {len(self.network.inputs)}.")
-        bijector = model_bijector(self.network, self.densities)
+        check_inputs(self.network, self._condition)
+        bijector = model_bijector(self.network, self.densities, *self.network.inputs[1:])
         if bijector.dtype not in (None, tf.as_dtype(self.variable_dtype)):
             raise TypeError(
                 f"The layers of {self.name} work in {bijector.dtype.name}, the flow in {self.variable_dtype}. Give all "
                 "the same dtype, or leave out that of the flow."
             )
-        self._bases = None if self.base == "standard" else [self._make_base(*o) for o in enumerate(bijector.outputs)]
-        distribution = FlowDistribution(bijector, self._bases, dtype=self.variable_dtype, name=self.name)
-        check = InputCheck(distribution.event_shape, bijector.levels)
-        self._flow_functions = FlowFunctions(distribution, self.network, check)
+        self._bases = self._make_bases(bijector.outputs)
+        distribution = FlowDistribution(
+            bijector,
+            self._bases,
+            dtype=self.variable_dtype,
+            condition_shape=self._condition and (self._condition.size,),
+            name=self.name,
+        )
+        door = Door(InputCheck(distribution.event_shape, bijector.levels), self._condition)
+        self._flow_functions = FlowFunctions(distribution, self._run_network, door)
         self.built = True
 
+    def _make_bases(self, shapes):
+        """The densities of the outputs; None for standard normal ones."""
+        if isinstance(self.base, FlowModel):
+            return [_as_base(self.base, self._condition, shapes)]
+        return None if self.base == "standard" else [self._make_base(*output) for output in enumerate(shapes)]
+
     def _make_base(self, number, shape):
-        """The density of an output."""
+        if self._condition is not None:
+            network = conditioner_for(None, shape, 2, self.dtype_policy, condition=self._condition.size)
+            return ConditionalNormal(shape, self.densities.add_conditioner(network), dtype=self.variable_dtype)
         loc, log_scale = (self.densities.add(f"base_{name}_{number}", shape) for name in ("loc", "log_scale"))
         return DiagonalNormal(loc, log_scale)
 
@@ -101,7 +135,10 @@ class FlowModel(Density, Training, keras.Model):
         """Builds the flow for data like x, an array or a dataset; does nothing where it is built."""
         if self._flow_functions is not None:
             return
-        spec = data_of(x.element_spec) if isinstance(x, tf.data.Dataset) else np.asarray(x) if is_array(x) else x
+        spec = data_of(x.element_spec) if isinstance(x, tf.data.Dataset) else x
+        if self._condition is not None and isinstance(spec, dict | list | tuple):
+            spec = spec.get("x") if isinstance(spec, dict) else spec[0]
+        spec = np.asarray(spec) if is_array(spec) else spec
         if getattr(spec, "shape", None) is None or len(spec.shape) < 2 or None in tuple(spec.shape)[1:]:
             raise ValueError(
                 f"{self.name} is not built, and its data do not tell their shape. Start its layers with "
@@ -110,15 +147,31 @@ class FlowModel(Density, Training, keras.Model):
         with self.distribute_strategy.scope():
             self.build((None, *spec.shape[1:]))
 
-    def call(self, x, training=None):
-        if tf.executing_eagerly() and tf.is_tensor(x):
-            self._check.array(x)
-        return self.network(x, training=training)
+    def call(self, inputs, training=None):
+        if self._flow_functions is None:
+            return self.network(inputs, training=training)
+        if tf.executing_eagerly() and all(map(tf.is_tensor, tf.nest.flatten(inputs))):
+            self._door.inputs(inputs)
+        x, leaves = self._door.batch(inputs)
+        return self._run_network(x, self._vectors(x, leaves, training), training)
+
+    def _vectors(self, x, leaves, training=False):
+        """The condition of a batch as layers see it; None without a condition."""
+        if leaves is None:
+            return None
+        return self._condition.embed(leaves, tf.shape(x)[0], self.variable_dtype, training=training)
+
+    def _run_network(self, x, vectors=None, training=False):
+        return self.network(x if len(self.network.inputs) == 1 else [x, vectors], training=training)
 
     def compute_output_shape(self, input_shape):
+        if self._condition is not None:
+            input_shape = input_shape["x"] if isinstance(input_shape, dict) else input_shape[0]
+            given = (input_shape[0], self._condition.size)
+            input_shape = input_shape if len(self.network.inputs) == 1 else [input_shape, given]
         return self.network.compute_output_shape(input_shape)
 
-    def adapt(self, x, densities_only=False, seed=None):
+    def adapt(self, x, densities_only=False, seed=None, *, condition=None):
         """Sets scales and shifts by those of data, in one pass: where a fresh flow should start.
 
         Dense layers and convolutions then give outputs of mean zero and unit scale, and drop the directions in which
@@ -130,18 +183,22 @@ class FlowModel(Density, Training, keras.Model):
             `tf.data.Dataset` of batches, of which the first are taken.
           densities_only: Whether to leave the network as it is, say because it is trained.
           seed: Seed for the noise.
+          condition: For a conditional flow, one for each example; in a dataset it comes with the data. `Normalization`
+            layers of the condition network are set too, as there is one where `condition` was a shape.
         """
         self.build_from(x)
         if isinstance(x, tf.data.Dataset):
-            x = _first_examples(self._check.data(x))
+            x, leaves = _first_examples(map(self._door.batch, map(data_of, self._door.inputs(x))))
+        else:
+            x, leaves = self._door.asked(x, condition)
         self._check.warn_of_no_density(x)
-        x = tf.cast(some_rows(self._check.array(x), ENOUGH), self.variable_dtype)
-        bijector, adapter = self.distribution.bijector, Adapter(self._frozen(), densities_only, self.densities)
-        noise = draw(bijector.noise, [len(x)], salted(seed, "adapt"))
-        parts = adapter.forward(bijector, [x, *noise])
-        for base, z in zip(self._bases or [], parts, strict=False):
-            adapter.set_base(base, z)
-        adapter.warn_of_small_units()
+        x = tf.cast(some_rows(x, ENOUGH), self.variable_dtype)
+        leaves = {name: some_rows(value, ENOUGH) for name, value in leaves.items()}
+        if self._condition is not None and not densities_only:
+            self._condition.adapt(leaves)
+        context = fb.Context(condition=self._vectors(x, leaves or None))
+        adapter = Adapter(self._frozen(), densities_only, self.densities, context)
+        adapter.adapt(self.distribution.bijector, self._bases or [], x, salted(seed, "adapt"))
 
     def _frozen(self) -> list:
         """The variables of all layers that are frozen."""
@@ -163,6 +220,14 @@ class FlowModel(Density, Training, keras.Model):
         self.network.summary(line_length, positions, print_fn, expand_nested, show_trainable, layer_range)
         (print_fn or print)(flow_summary(self))
 
+    def describe_condition(self) -> str:
+        """One line about the condition, for `summary`."""
+        weights = self.condition_network.count_params()
+        return (
+            f"Given {self._condition.wanted()}, which {self.condition_network.name!r} makes a vector of "
+            f"{self._condition.size} numbers ({weights:,} weights)."
+        )
+
     # Saving.
 
     def save(self, filepath, overwrite=True, zipped=None, **kwargs):
@@ -178,7 +243,9 @@ class FlowModel(Density, Training, keras.Model):
 
         Its signatures are `log_prob(x, seed)`, `bits_per_dim(x, seed)`, `sample(n, temperature, seed)`,
         `encode(x, seed)`, `decode(z, residual_0, ...)` and `predict(x)`, for any batch size. A seed is a pair of
-        int32; that of a whole number k here is (0, k) there. Nothing is cut into batches there.
+        int32; that of a whole number k here is (0, k) there. Nothing is cut into batches there. A conditional flow has
+        one more input in each, `condition`, or `condition_NAME` for each of several: a row for each example, or one
+        row for all.
 
         Args:
           filepath: A folder.
@@ -192,8 +259,9 @@ class FlowModel(Density, Training, keras.Model):
                 "A flow is exported with format='tf_saved_model' and signatures of its own. Received: "
                 f"format={format!r}, input_signature={input_signature}. flow.network.export(...) exports the network."
             )
-        variables = [variable.value for variable in self.network.variables + self.densities.variables]
-        export_functions(self._functions, variables, filepath, num_draws)
+        counters = {id(counter) for counter in (self._noise_seed, self._training_draws, self._test_draws)}
+        weights = [weight for weight in self.weights if id(weight) not in counters]
+        export_functions(self._functions, [weight.value for weight in weights], filepath, num_draws)
         if verbose:
             print(f"Saved the signatures of {self.name} at {filepath}.")
 
@@ -201,12 +269,18 @@ class FlowModel(Density, Training, keras.Model):
         network = keras.saving.serialize_keras_object(self.network)
         frozen = [i for i, layer in enumerate(self._density_layers()) if not layer.trainable]
         own = {"network": network, "base": self.base, "seed": self.seed, "frozen_densities": frozen}
+        if isinstance(self.base, FlowModel):
+            own["base"] = keras.saving.serialize_keras_object(self.base)
+        if self.condition_network is not None:
+            own["condition"] = keras.saving.serialize_keras_object(self.condition_network)
         return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        config["network"] = keras.saving.deserialize_keras_object(config["network"], custom_objects)
+        for name in ("network", "base", "condition"):
+            if isinstance(config.get(name), dict):
+                config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects)
         config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
         frozen = config.pop("frozen_densities", [])
         flow = cls(**config)
@@ -219,41 +293,35 @@ class FlowModel(Density, Training, keras.Model):
         return [self.densities, *layers_inside(self.densities)]
 
 
-def _as_network(network):
-    """A Keras model of the layers that a flow is made of."""
-    if isinstance(network, FlowModel) or (isinstance(network, keras.Model) and not _may_be_graph(network)):
-        raise TypeError(
-            f"A flow is made of a list of layers, or a functional or sequential Keras model of them. Received: "
-            f"{type(network).__name__} {network.name!r}. Stochastic(model) takes any model as a layer."
+def _as_base(flow, condition, shapes) -> FlowDistribution:
+    """The density of another flow as a base, checked."""
+    base = flow.distribution
+    if shapes != [tuple(base.event_shape)]:
+        raise ValueError(f"The base is a flow of {tuple(base.event_shape)}. The network has outputs {shapes}.")
+    wanted = base.condition_shape
+    if wanted is not None and (condition is None or wanted != (condition.size,)):
+        given = "none" if condition is None else f"({condition.size},)"
+        raise ValueError(
+            f"The base {flow.name!r} takes a condition of {wanted}. The condition of this flow is {given}."
         )
-    if isinstance(network, keras.Model):
-        return network
-    if not isinstance(network, list | tuple) or not network:
-        raise TypeError(f"A flow is made of a list of layers, or a Keras model of them. Received: {network!r}")
-    for layer in network:
-        if not isinstance(layer, FlowLayer | keras.Model | keras.layers.InputLayer | keras.KerasTensor):
-            raise TypeError(f"A flow is made of layers of tfp_flowify.layers. Received: {layer!r}. {way_out(layer)}")
-    sequential = keras.Sequential(list(network))
-    sequential.dtype_policy = _policy(sequential)
-    return sequential
+    if wanted is not None and flow.condition_network.trainable_weights:
+        raise ValueError(
+            f"The base {flow.name!r} is given the condition as this flow embeds it, so its own condition network would "
+            f"not be used. Make it with condition={wanted}."
+        )
+    return base
 
 
-def _may_be_graph(network):
-    return is_graph(network) or isinstance(network, keras.Sequential)
-
-
-def _policy(network):
-    """The dtype policy of the layers."""
-    return next((layer.dtype_policy for layer in network.layers if isinstance(layer, FlowLayer)), network.dtype_policy)
-
-
-def _first_examples(dataset):
-    batches, count = [], 0
-    for element in dataset:
-        batches.append(data_of(element))
-        count += len(batches[-1])
+def _first_examples(batches):
+    """The data and the conditions, {} without, of the first batches."""
+    taken, count = [], 0
+    for x, leaves in batches:
+        taken.append((x, leaves or {}))
+        count += len(x)
         if count >= ENOUGH:
             break
-    if not batches:
+    if not taken:
         raise ValueError("adapt was given an empty dataset.")
-    return tf.concat(batches, axis=0)
+    data, conditions = zip(*taken, strict=True)
+    leaves = {name: tf.concat([leaves[name] for leaves in conditions], axis=0) for name in conditions[0]}
+    return tf.concat(data, axis=0), leaves

@@ -6,7 +6,7 @@ from tfp_flowify.augmentation import draw
 from tfp_flowify.core.checks import as_list
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.distributions import FlowDistribution
-from tfp_flowify.model.inputs import InputCheck
+from tfp_flowify.model.door import Door
 
 #: Draws of the noise that are computed at once.
 CHUNK = 16
@@ -16,16 +16,18 @@ class FlowFunctions:
     """The functions of a flow over its network, each traced once. Data that the flow does not take make them fail.
 
     Seeds are pairs of int32. The parts of `encode` and `decode` are the outputs of the network, then what it dropped,
-    with the names in `part_names`.
+    with the names in `part_names`. All take the leaves of a condition, a dict: {} for a flow without one; with a row
+    for each example, or one for all.
 
     Args:
       distribution: The flow.
-      network: The ordinary network, a Keras model.
-      check: What data the flow takes.
+      run_network: The ordinary network, a function of (x, vectors of the condition or None).
+      door: What data and conditions the flow takes.
     """
 
-    def __init__(self, distribution: FlowDistribution, network, check: InputCheck):
-        self.distribution, self.network, self.check = distribution, network, check
+    def __init__(self, distribution: FlowDistribution, run_network, door: Door):
+        self.distribution, self.run_network, self.door = distribution, run_network, door
+        self.check, self.condition = door.check, door.condition
         bijector, self.dtype = distribution.bijector, distribution.dtype
         outputs = ["z"] if len(bijector.outputs) == 1 else [f"z_{i}" for i in range(len(bijector.outputs))]
         self.part_names = outputs + [f"residual_{i}" for i in range(len(bijector.residuals))]
@@ -40,50 +42,64 @@ class FlowFunctions:
             tf.TensorSpec([], self.dtype, name="temperature"),
             self.seed,
         ]
-        self.encode = _compiled(self._encode, [self.x, self.seed])
-        self.decode = _compiled(self._decode, [self.parts])
-        self.reconstruct = _compiled(self._reconstruct, [self.x])
-        self.predict = _compiled(self._predict, [self.x])
-        self.sample = _compiled(self._sample, self.draw_specs)
-        self.sample_mean = _compiled(self._sample_mean, self.draw_specs)
+        self.given = self.condition.specs if self.condition else {}
+        self.encode = _compiled(self._encode, [self.x, self.given, self.seed])
+        self.decode = _compiled(self._decode, [self.parts, self.given])
+        self.reconstruct = _compiled(self._reconstruct, [self.x, self.given])
+        self.predict = _compiled(self._predict, [self.x, self.given])
+        self.sample = _compiled(self._sample, [*self.draw_specs, self.given])
+        self.sample_mean = _compiled(self._sample_mean, [*self.draw_specs, self.given])
         self._log_prob = {}
 
     def log_prob(self, num_draws: int = 1):
-        """The function (x, seed) -> log-likelihoods from that many draws of the noise."""
+        """The function (x, leaves, seed) -> log-likelihoods from that many draws of the noise."""
         if num_draws not in self._log_prob:
 
-            def log_prob(x, seed):
-                return self.distribution.score(self.check.asserted(x), num_draws, seed, min(num_draws, CHUNK))
+            def log_prob(x, leaves, seed):
+                arguments = {"condition": self._vectors(leaves, tf.shape(x)[0])}
+                return self.distribution.score(
+                    self.check.asserted(x), num_draws, seed, min(num_draws, CHUNK), **arguments
+                )
 
-            self._log_prob[num_draws] = _compiled(log_prob, [self.x, self.seed])
+            self._log_prob[num_draws] = _compiled(log_prob, [self.x, self.given, self.seed])
         return self._log_prob[num_draws]
 
-    def _encode(self, x, seed):
+    def _vectors(self, leaves, count):
+        """The condition as layers see it, or None."""
+        if self.condition is None:
+            return None
+        return self.condition.embed(self.condition.asserted(leaves), count, self.dtype)
+
+    def _context(self, leaves, count):
+        return self.distribution.prepare(condition=self._vectors(leaves, count))
+
+    def _encode(self, x, leaves, seed):
         bijector = self.distribution.bijector
         noise = draw(bijector.noise, tf.shape(x)[:1], seed)
-        return bijector.forward_and_log_det([self.check.asserted(x), *noise], self.distribution.prepare())[0]
+        context = self._context(leaves, tf.shape(x)[0])
+        return bijector.forward_and_log_det([self.check.asserted(x), *noise], context)[0]
 
-    def _decode(self, parts):
+    def _decode(self, parts, leaves):
         named = zip(parts, self.part_names, strict=True)
         parts = [tf.debugging.assert_all_finite(p, f"{n} is not finite.") for p, n in named]
-        return self._back(parts, self.distribution.prepare())
+        return self._back(parts, self._context(leaves, tf.shape(parts[0])[0]))
 
-    def _reconstruct(self, x):
-        context = self.distribution.prepare()
+    def _reconstruct(self, x, leaves):
+        context = self._context(leaves, tf.shape(x)[0])
         outputs = as_list(self.distribution.bijector.without_noise(self.check.asserted(x), context))
         return self._back([*outputs, *self.distribution.mean_residuals(tf.shape(x)[0])], context)
 
     def _back(self, parts, context):
         return self.distribution.bijector.inverse_and_log_det(parts, context)[0][0]
 
-    def _predict(self, x):
-        return self.network(self.check.asserted(x), training=False)
+    def _predict(self, x, leaves):
+        return self.run_network(self.check.asserted(x), self._vectors(leaves, tf.shape(x)[0]))
 
-    def _sample(self, n, temperature, seed):
-        return self.distribution.generate(n, seed, temperature)
+    def _sample(self, n, temperature, seed, leaves):
+        return self.distribution.generate(n, seed, temperature, condition=self._vectors(leaves, n))
 
-    def _sample_mean(self, n, temperature, seed):
-        return self.distribution.generate(n, seed, temperature, mean=True)
+    def _sample_mean(self, n, temperature, seed, leaves):
+        return self.distribution.generate(n, seed, temperature, mean=True, condition=self._vectors(leaves, n))
 
 
 def export_functions(functions: FlowFunctions, variables, path, num_draws: int = 1):
@@ -100,17 +116,24 @@ def export_functions(functions: FlowFunctions, variables, path, num_draws: int =
     module.levels = tf.Variable(functions.check.levels or 0, trainable=False, name="levels")
     module.num_draws = tf.Variable(num_draws, trainable=False, name="num_draws")
     log_prob, names, x, seed = functions.log_prob(num_draws), functions.part_names, functions.x, functions.seed
+    given, event_shape = list(functions.given.values()), functions.check.event_shape
     signatures = {
-        "log_prob": _signature(lambda x, seed: {"log_prob": log_prob(x, seed)}, [x, seed]),
+        "log_prob": _signature(lambda x, seed, **c: {"log_prob": log_prob(x, c, seed)}, [x, *given, seed]),
         "bits_per_dim": _signature(
-            lambda x, seed: {"bits_per_dim": bits_per_dim(log_prob(x, seed), functions.check.event_shape)}, [x, seed]
+            lambda x, seed, **c: {"bits_per_dim": bits_per_dim(log_prob(x, c, seed), event_shape)}, [x, *given, seed]
         ),
         "sample": _signature(
-            lambda n, temperature, seed: {"x": functions.sample(n, temperature, seed)}, functions.draw_specs
+            lambda n, temperature, seed, **c: {"x": functions.sample(n, temperature, seed, c)},
+            [*functions.draw_specs, *given],
         ),
-        "encode": _signature(lambda x, seed: dict(zip(names, functions.encode(x, seed), strict=True)), [x, seed]),
-        "decode": _signature(lambda **parts: {"x": functions.decode([parts[name] for name in names])}, functions.parts),
-        "predict": _signature(lambda x: _named_outputs(functions.predict(x)), [x]),
+        "encode": _signature(
+            lambda x, seed, **c: dict(zip(names, functions.encode(x, c, seed), strict=True)), [x, *given, seed]
+        ),
+        "decode": _signature(
+            lambda **parts: {"x": functions.decode([parts.pop(name) for name in names], parts)},
+            [*functions.parts, *given],
+        ),
+        "predict": _signature(lambda x, **c: _named_outputs(functions.predict(x, c)), [x, *given]),
     }
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # They would be most of the graph.
     tf.saved_model.save(module, str(path), signatures, options)

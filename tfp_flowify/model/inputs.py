@@ -86,6 +86,13 @@ class InputCheck:
         elif np.array_equal(x, np.round(x)):
             _warn("all numbers are whole", " Put Dequantize(levels) in front.")
 
+    def element(self, spec):
+        """Raises a ValueError where the elements of a dataset have another shape."""
+        if not spec.shape.is_compatible_with([None, *self.event_shape]):
+            unbatched = spec.shape.is_compatible_with(self.event_shape)
+            hint = " Its elements are single examples: call .batch(size)." if unbatched else ""
+            raise ValueError(f"This flow takes {self._wanted()}. Received: a dataset of {spec.shape}.{hint}")
+
     def _wanted(self):
         kind = "finite numbers" if self.levels is None else f"whole numbers 0 ... {self.levels - 1}"
         return f"batches (n, {', '.join(map(str, self.event_shape))}) of {kind}"
@@ -95,10 +102,7 @@ class InputCheck:
         first = data_of(spec)
         if not hasattr(first, "shape"):
             raise ValueError(f"This flow takes {self._wanted()} as a dataset of x or (x, y). Received: {spec}")
-        if not first.shape.is_compatible_with([None, *self.event_shape]):
-            unbatched = first.shape.is_compatible_with(self.event_shape)
-            hint = " Its elements are single examples: call .batch(size)." if unbatched else ""
-            raise ValueError(f"This flow takes {self._wanted()}. Received: a dataset of {first.shape}.{hint}")
+        self.element(first)
 
         def check(*element):
             x = self.asserted(element[0])

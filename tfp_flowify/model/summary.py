@@ -47,6 +47,8 @@ def _totals(flow, bijector):
         f"Dimensions: {data:,} of data + {noise:,} of noise = {output:,} of output + {dropped:,} dropped.",
         f"The likelihood is {'exact' if flow.is_exact else 'a lower bound'}.",
     ]
+    if flow.condition_network is not None:
+        lines.insert(0, flow.describe_condition())
     if noise > MUCH_NOISE * data:
         lines.append(
             f"Warning: there are {noise / data:.0f} dimensions of noise for each of the data, so this bound is likely "

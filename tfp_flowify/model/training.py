@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfp_flowify.core.private import Figures, layers_inside, track_loss, trackers_of
 from tfp_flowify.core.seeds import fold_in, salted
 from tfp_flowify.core.units import bits_per_dim
+from tfp_flowify.model.condition import X
 from tfp_flowify.model.inputs import is_array
 from tfp_flowify.optimizer import FusedAdam
 
@@ -120,18 +121,20 @@ class Training:
         return self.compute_metrics(x, y, output, sample_weight=sample_weight)
 
     def _output_and_loss(self, x, y, sample_weight, training):
-        output = self.network(x, training=training) if self._output_is_used else None
+        output = self.call(x, training=training) if self._output_is_used else None
         loss = self.compute_loss(x, y, output, sample_weight, training)
-        track_loss(self, loss * _replicas(), tf.shape(x)[0])
+        track_loss(self, loss * _replicas(), tf.shape(self._door.batch(x)[0])[0])
         return output, loss
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The negative log-likelihood of a batch, averaged over examples, and beside it the loss of the output."""
         if self._supervised and y is None:
             raise ValueError(_NEEDS_LABELS)
-        self._check.batch(x)
-        points = tf.cast(x, self.distribution.dtype)
-        log_prob = self.distribution.score(points, 1, self._next_seed(training), training=training)
+        data, leaves = self._door.batch(x)
+        points = tf.cast(data, self.distribution.dtype)
+        log_prob = self.distribution.score(
+            points, 1, self._next_seed(training), training=training, condition=self._vectors(data, leaves, training)
+        )
         weight = _of_examples(sample_weight)
         figures = {"nll": -log_prob, "bits_per_dim": bits_per_dim(log_prob, self._check.event_shape)}
         self._figures.update_state(figures, weight)
@@ -158,11 +161,15 @@ class Training:
 
     @_as_in_keras
     def fit(self, *args, **kwargs):
-        """Trains as any Keras model; data are checked first. Without a loss in `compile`, labels are not used."""
+        """Trains as any Keras model; data are checked first. Without a loss in `compile`, labels are not used.
+
+        A conditional flow takes `fit([x, condition])` or `fit({"x": x, "condition": condition})`, or a dataset of such.
+        """
         arguments = self._admitted(Training.fit, args, kwargs)
-        if is_array(arguments["x"]):
-            self._check.warn_of_no_density(args[0] if args else kwargs["x"])
-        if arguments.get("class_weight") is not None and arguments["y"] is None and is_array(arguments["x"]):
+        in_memory = is_in_memory(arguments["x"])
+        if in_memory:
+            self._check.warn_of_no_density(self._door.data_in(args[0] if args else kwargs["x"]))
+        if arguments.get("class_weight") is not None and arguments["y"] is None and in_memory:
             raise ValueError("class_weight is for labels: fit(x, y, class_weight=...).")
         if self.compiled and not self.optimizer.built:
             with self.distribute_strategy.scope():  # Else Keras traces the first step twice.
@@ -170,9 +177,11 @@ class Training:
         validation = arguments.get("validation_data")
         if isinstance(validation, list | tuple):
             x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tuple(validation))
-            arguments["validation_data"] = (self._check.data(x), *self._labels(x, y, sample_weight))
+            x = self._door.inputs(x)
+            arguments["validation_data"] = (x, *self._labels(x, y, sample_weight))
         elif validation is not None:
-            arguments["validation_data"] = self._check.data(validation)
+            validation = self._door.inputs(validation)
+            arguments["validation_data"] = (validation,) if isinstance(validation, dict) else validation
         return super().fit(**arguments)
 
     @_as_in_keras
@@ -210,7 +219,7 @@ class Training:
         arguments.update(arguments.pop("kwargs", {}))
         x = arguments.get("x")
         self.build_from(x)
-        arguments["x"] = self._check.data(x)
+        x = arguments["x"] = self._door.inputs(x)
         if "sample_weight" in inspect.signature(method).parameters:
             y, sample_weight = self._labels(x, arguments.get("y"), arguments.get("sample_weight"))
             arguments.update(y=y, sample_weight=sample_weight)
@@ -218,12 +227,18 @@ class Training:
 
     def _labels(self, x, y, sample_weight):
         """Labels and weights as Keras keeps them: it drops weights where there are no labels, so there must be some."""
-        if y is None and is_array(x):
+        if y is None and is_in_memory(x):
             if self._needs_labels:
                 raise ValueError(_NEEDS_LABELS)
             if sample_weight is not None:
-                return np.zeros([len(x), 0], np.int8), sample_weight
+                count = len(x[X] if isinstance(x, dict) else x)
+                return np.zeros([count, 0], np.int8), sample_weight
         return y, sample_weight
+
+
+def is_in_memory(inputs) -> bool:
+    """Whether inputs that have come through the door are arrays, not a dataset or a generator."""
+    return isinstance(inputs, dict) or is_array(inputs)
 
 
 _NEEDS_LABELS = "The flow was compiled with a loss or with metrics, so fit and evaluate need labels: fit(x, y)."

@@ -1,0 +1,205 @@
+"""What a flow is conditioned on: how raw conditions look, and the network that makes a vector of them."""
+
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfp_flowify.core.checks import as_list
+from tfp_flowify.layers import Normalization
+
+#: Where a condition is told from data: `fit({"x": x, "condition": c})`.
+X, CONDITION = "x", "condition"
+
+
+class Condition:
+    """Raw conditions of a flow: a tensor, a dict or a list of tensors; and the vector that a network makes of them.
+
+    Inside the flow a raw condition is a dict of tensors by `names`, its *leaves*.
+
+    Args:
+      network: A Keras model from raw conditions to vectors. See `condition_network`.
+    """
+
+    def __init__(self, network: keras.Model):
+        self.network, self._template = network, _template(network)
+        if isinstance(self._template, dict):
+            self._keys = list(self._template)
+        else:
+            self._keys = range(len(self._template)) if isinstance(self._template, list) else None
+        tensors = [self._template] if self._keys is None else [self._template[key] for key in self._keys]
+        self.names = [CONDITION] if self._keys is None else [f"{CONDITION}_{key}" for key in self._keys]
+        self.specs = {
+            name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name=name)
+            for name, tensor in zip(self.names, tensors, strict=True)
+        }
+        self.size = network.outputs[0].shape[-1]
+
+    def leaves(self, condition) -> dict:
+        """The tensors of a raw condition by name; an error where there are too few, or too many, or none."""
+        if isinstance(condition, dict) and set(condition) == set(self.names):
+            return dict(condition)
+        if condition is None:
+            raise ValueError(f"This flow is a density given a condition: give {self.wanted()}, as condition=...")
+        if self._keys is None:
+            if isinstance(condition, dict):
+                raise ValueError(f"This flow takes {self.wanted()}. Received: a dict with keys {list(condition)}")
+            return {CONDITION: condition}
+        kind = dict if isinstance(self._template, dict) else list | tuple
+        if not isinstance(condition, kind):
+            raise ValueError(f"This flow takes {self.wanted()}. Received: {type(condition).__name__}")
+        keys = list(condition) if kind is dict else list(range(len(condition)))
+        missing, extra = [k for k in self._keys if k not in keys], [k for k in keys if k not in self._keys]
+        if missing or extra:
+            raise ValueError(f"This flow takes {self.wanted()}. Received: missing {missing}, not known {extra}")
+        return {name: condition[key] for name, key in zip(self.names, self._keys, strict=True)}
+
+    def checked(self, condition, count: int | None = None) -> dict:
+        """Leaves of a raw condition as arrays or tensors with a batch axis; errors name what does not fit.
+
+        Args:
+          condition: With a batch axis: a row for each example, or one for all; or without one, for all.
+          count: The number of examples; None where it is not known.
+        """
+        leaves = {name: self._checked(name, value) for name, value in self.leaves(condition).items()}
+        rows = {name: len(value) for name, value in leaves.items()}
+        fits = len(set(rows.values())) == 1 and (count is None or next(iter(rows.values())) in (1, count))
+        if not fits:
+            asked = "" if count is None else f", one for each of {count} examples or one for all"
+            given = ", ".join(f"{name} has {number}" for name, number in rows.items())
+            raise ValueError(f"This flow takes {self.wanted()}{asked}. Received: {given} row(s).")
+        return leaves
+
+    def asserted(self, leaves: dict) -> dict:
+        """The same tensors; when a graph runs with conditions that are not finite, it fails and says so."""
+        return {
+            name: tf.debugging.assert_all_finite(value, f"{name} is not finite.") if value.dtype.is_floating else value
+            for name, value in leaves.items()
+        }
+
+    def embed(self, leaves: dict, count, dtype, training=False):
+        """The vectors of `count` examples, of a row for each or of one for all."""
+        vectors = self.network(self._as_network_takes(leaves), training=training)
+        return tf.broadcast_to(tf.cast(vectors, dtype), [count, self.size])
+
+    def embed_all(self, condition, dtype):
+        """The vectors (..., size) of a raw condition with any leading axes; differentiable."""
+        leaves, axes = self.leaves(condition), []
+        for name, spec in self.specs.items():
+            value = tf.cast(leaves[name], spec.dtype)
+            ndims = value.shape.rank - (spec.shape.rank - 1)
+            if ndims < 0 or not spec.shape[1:].is_compatible_with(value.shape[ndims:]):
+                raise ValueError(
+                    f"This flow takes {self.wanted()}, with any leading axes. Received: {name} of {tuple(value.shape)}"
+                )
+            axes.append(tf.shape(value)[:ndims])
+            leaves[name] = tf.reshape(value, tf.concat([[-1], tf.shape(value)[ndims:]], axis=0))
+        count = tf.reduce_prod(axes[0])
+        return tf.reshape(self.embed(leaves, count, dtype), tf.concat([axes[0], [self.size]], axis=0))
+
+    def adapt(self, leaves: dict):
+        """Lets `Normalization` layers of the network measure the conditions that reach them."""
+        for layer in self.network.layers:
+            if isinstance(layer, Normalization) and layer.trainable:
+                front = keras.Model(self.network.inputs, layer.input)
+                layer.adapt(np.asarray(front([leaves[name] for name in self.names])))
+
+    def wanted(self) -> str:
+        """What raw conditions look like, for people."""
+        kinds = [f"({', '.join(map(str, ('n', *spec.shape[1:])))})" for spec in self.specs.values()]
+        if self._keys is None:
+            return f"a condition {kinds[0]}"
+        if isinstance(self._template, dict):
+            return (
+                "a condition {" + ", ".join(f"{k!r}: {kind}" for k, kind in zip(self._keys, kinds, strict=True)) + "}"
+            )
+        return f"a condition [{', '.join(kinds)}]"
+
+    def _as_network_takes(self, leaves):
+        if self._keys is None:
+            return leaves[CONDITION]
+        values = [leaves[name] for name in self.names]
+        return dict(zip(self._keys, values, strict=True)) if isinstance(self._template, dict) else values
+
+    def _checked(self, name, value):
+        spec = self.specs[name]
+        value = value if tf.is_tensor(value) else np.asarray(value)
+        if not tf.is_tensor(value) and value.dtype.kind not in "fiub":
+            raise ValueError(f"This flow takes {self.wanted()} of numbers. Received: {name} of type {value.dtype}")
+        value = value[None] if len(value.shape) == spec.shape.rank - 1 else value
+        if not spec.shape.is_compatible_with(value.shape) or not value.shape[0]:
+            raise ValueError(f"This flow takes {self.wanted()}. Received: {name} of shape {tuple(value.shape)}")
+        if not tf.executing_eagerly():
+            return tf.cast(value, spec.dtype)
+        numbers = np.asarray(value)
+        good = np.isfinite(numbers) if numbers.dtype.kind == "f" else np.ones(numbers.shape, bool)
+        if not spec.dtype.is_floating:
+            good &= numbers == np.floor(numbers)
+        if not good.all():
+            first = tuple(int(i) for i in np.argwhere(~good)[0])
+            kind = "finite" if spec.dtype.is_floating else "whole"
+            raise ValueError(
+                f"A condition has {kind} numbers. Received: {int((~good).sum())} of {good.size} entries of {name} are "
+                f"others; the first is {numbers[first]} at {first}."
+            )
+        return tf.cast(value, spec.dtype) if tf.is_tensor(value) else value.astype(spec.dtype.as_numpy_dtype)
+
+
+def condition_network(condition, policy) -> keras.Model:
+    """The Keras model from raw conditions to vectors that the argument `condition` of a flow stands for.
+
+    Args:
+      condition: A shape, a dict of shapes, or a Keras model. Of shapes, all numbers are joined to a vector, which
+        `FlowModel.adapt` gives mean zero and unit deviation. The output of a model is made a vector.
+      policy: Dtype policy of what is made here.
+
+    >>> condition_network({"a": (2,), "b": ()}, keras.config.dtype_policy()).output_shape
+    (None, 3)
+    """
+    if isinstance(condition, keras.Model):
+        return _with_vector(condition, policy)
+    shapes = condition if isinstance(condition, dict) else {CONDITION: condition}
+    try:
+        shapes = {str(name): tuple(int(size) for size in shape) for name, shape in shapes.items()}
+    except TypeError as error:
+        raise TypeError(
+            f"condition is a shape such as (3,), a dict of shapes, or a Keras model. Received: condition={condition!r}"
+        ) from error
+    if not shapes or any(size < 1 for shape in shapes.values() for size in shape):
+        raise ValueError(f"A condition has one number or more. Received: condition={condition!r}")
+    inputs = {name: keras.Input(shape, dtype=policy.variable_dtype, name=name) for name, shape in shapes.items()}
+    flat = [keras.layers.Reshape((math.prod(shapes[n]),), dtype=policy.variable_dtype)(x) for n, x in inputs.items()]
+    joined = keras.layers.Concatenate(dtype=policy.variable_dtype)(flat) if len(flat) > 1 else flat[0]
+    outputs = Normalization(dtype=policy.variable_dtype)(joined)
+    return keras.Model(inputs if isinstance(condition, dict) else inputs[CONDITION], outputs, name="condition")
+
+
+def _with_vector(network, policy):
+    """A model with one output that is a vector."""
+    if not getattr(network, "inputs", None):
+        raise ValueError(
+            f"The condition network {network.name!r} does not tell the shape of what it takes. Start it with a "
+            "keras.Input(shape), or call it on one: x = keras.Input(shape); keras.Model(x, network(x))."
+        )
+    if len(network.outputs) != 1 or None in network.outputs[0].shape[1:]:
+        shapes = [tuple(tensor.shape) for tensor in network.outputs]
+        raise ValueError(f"A condition network has one output of known size. Received: {network.name!r} with {shapes}")
+    if len(network.outputs[0].shape) == 2:
+        return network
+    size = math.prod(network.outputs[0].shape[1:])
+    flat = keras.layers.Reshape((size,), dtype=policy.variable_dtype)(network.outputs[0])
+    return keras.Model(_template(network), flat, name=f"{network.name}_flat")
+
+
+def _template(network):
+    """The inputs of a Keras model in their structure."""
+    if isinstance(network, keras.Sequential):
+        return network.inputs[0]
+    template = network.input
+    if isinstance(template, tuple | list):
+        template = list(template) if len(template) > 1 else template[0]
+    tensors = list(template.values()) if isinstance(template, dict) else as_list(template)
+    if not all(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
+        raise ValueError(f"A condition is a tensor, a dict or a list of tensors. {network.name!r} takes {template}")
+    return template

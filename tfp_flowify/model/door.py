@@ -1,0 +1,119 @@
+"""Data and conditions on their way into a flow, in any of the forms that Keras' methods take."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_flowify.model.condition import CONDITION, Condition, X
+from tfp_flowify.model.inputs import InputCheck, data_of, is_array
+
+
+class Door:
+    """Lets data in: x alone, or x with a condition as `[x, condition]` or `{"x": x, "condition": condition}`.
+
+    Args:
+      check: What data the flow takes.
+      condition: What conditions it takes; None for a flow without a condition.
+    """
+
+    def __init__(self, check: InputCheck, condition: Condition | None = None):
+        self.check, self.condition = check, condition
+
+    def inputs(self, inputs):
+        """Checks what Keras' methods take: arrays, or a dataset, which is checked as it is read.
+
+        Generators and the like pass as they are: their batches are checked for their shape alone. With a condition,
+        arrays and batches of datasets come out as {"x": x, "condition": leaves}.
+        """
+        if self.condition is None:
+            self._refuse_condition(inputs)
+            return self.check.data(inputs)
+        if isinstance(inputs, tf.data.Dataset):
+            return self._dataset(inputs)
+        if inputs is None or is_lone(inputs) or isinstance(inputs, dict | list | tuple):
+            x, condition = self._pair(inputs)
+            x = self.check.array(x)
+            return {X: x, CONDITION: self.for_each(condition, len(x))}
+        return inputs
+
+    def batch(self, inputs) -> tuple:
+        """x and the leaves of its condition, or None, of a batch in a training step; its shapes are checked."""
+        if self.condition is None:
+            self.check.batch(inputs)
+            return inputs, None
+        x, condition = self._pair(inputs)
+        self.check.batch(x)
+        leaves = self.condition.leaves(condition)
+        for name, spec in self.condition.specs.items():
+            if not spec.shape.is_compatible_with(leaves[name].shape):
+                raise ValueError(
+                    f"This flow takes {self.condition.wanted()}. Received: {name} of {tuple(leaves[name].shape)}"
+                )
+        return x, {name: tf.cast(leaves[name], spec.dtype) for name, spec in self.condition.specs.items()}
+
+    def asked(self, x, condition) -> tuple:
+        """An array and the leaves of its condition, {} without one, as the methods for densities take them."""
+        self.refuse(condition)
+        x = self.check.array(x)
+        return x, ({} if self.condition is None else self.for_each(condition, len(x)))
+
+    def for_each(self, condition, count: int) -> dict:
+        """The leaves of a condition, with a row for each of `count` examples."""
+        leaves = self.condition.checked(condition, count)
+        return {name: value if len(value) == count else np.repeat(value, count, 0) for name, value in leaves.items()}
+
+    def refuse(self, condition):
+        """Raises an error where a condition is given to a flow that takes none."""
+        if self.condition is None and condition is not None:
+            raise ValueError("This flow takes no condition. Make one that does: FlowModel(network, condition=shape).")
+
+    def data_in(self, inputs):
+        """x alone, of anything that `inputs` takes but a dataset: for its shape."""
+        return inputs if self.condition is None else self._pair(inputs)[0]
+
+    def _pair(self, inputs):
+        if isinstance(inputs, dict) and set(inputs) == {X, CONDITION}:
+            return inputs[X], inputs[CONDITION]
+        if isinstance(inputs, list | tuple) and len(inputs) == 2 and not np.isscalar(inputs[0]):
+            return inputs[0], inputs[1]
+        given = "nothing" if inputs is None else type(inputs).__name__
+        given = f"a dict with keys {list(inputs)}" if isinstance(inputs, dict) else given
+        raise ValueError(
+            f"This flow takes data and {self.condition.wanted()}: [x, condition] or "
+            f'{{"x": x, "condition": condition}}. Received: {given}'
+        )
+
+    def _refuse_condition(self, inputs):
+        """Names a condition that is too much; any other data that do not fit get the errors of the check."""
+        is_pair = isinstance(inputs, list | tuple) and len(inputs) == 2 and all(hasattr(v, "shape") for v in inputs)
+        if (isinstance(inputs, dict) and CONDITION in inputs) or (
+            is_pair and len(inputs[0].shape) == len(self.check.event_shape) + 1
+        ):
+            self.refuse(inputs)
+
+    def _dataset(self, dataset):
+        spec = dataset.element_spec
+        first = data_of(spec)
+        if hasattr(first, "shape"):
+            raise ValueError(
+                f"This flow takes data and {self.condition.wanted()}; the elements of a dataset are ((x, condition),) "
+                f'or {{"x": x, "condition": condition}}, with labels behind if wanted. Received: {spec}'
+            )
+        x, condition = self._pair(first)
+        self.check.element(x)
+        self.batch({X: x, CONDITION: tf.nest.map_structure(_example_of, condition)})
+
+        def check(*element):
+            x, leaves = self.batch(element[0])
+            checked = {X: self.check.asserted(x), CONDITION: self.condition.asserted(leaves)}
+            return (checked, *element[1:]) if isinstance(spec, tuple) else checked
+
+        return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def is_lone(inputs) -> bool:
+    """Whether this is one array or tensor."""
+    return is_array(inputs) and not isinstance(inputs, list)
+
+
+def _example_of(spec):
+    return tf.zeros([size or 1 for size in spec.shape], spec.dtype) if spec.shape.rank is not None else spec

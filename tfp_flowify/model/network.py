@@ -1,0 +1,70 @@
+"""The ordinary network of a flow: a Keras model of the layers that the flow is made of."""
+
+import keras
+
+from tfp_flowify.layers.base import FlowLayer
+from tfp_flowify.layers.chain import chain, wants_condition
+from tfp_flowify.layers.graph import is_graph, way_out
+
+
+def as_network(network, condition: int | None = None) -> keras.Model:
+    """A Keras model of the layers that a flow is made of.
+
+    Args:
+      network: A list of layers, or a functional or sequential model of them.
+      condition: Size of the vector of the condition: the second input, where some of the layers in a list read it. None
+        for a flow without a condition.
+    """
+    if isinstance(network, keras.Model) and not (is_graph(network) or isinstance(network, keras.Sequential)):
+        raise TypeError(
+            f"A flow is made of a list of layers, or a functional or sequential Keras model of them. Received: "
+            f"{type(network).__name__} {network.name!r}. Stochastic(model) takes any model as a layer."
+        )
+    if isinstance(network, keras.Model):
+        return network
+    if not isinstance(network, list | tuple) or not network:
+        raise TypeError(f"A flow is made of a list of layers, or a Keras model of them. Received: {network!r}")
+    for layer in network:
+        if not isinstance(layer, FlowLayer | keras.Model | keras.layers.InputLayer | keras.KerasTensor):
+            raise TypeError(f"A flow is made of layers of tfp_flowify.layers. Received: {layer!r}. {way_out(layer)}")
+    if condition is not None and any(map(wants_condition, network)):
+        return _with_condition(network, condition)
+    sequential = keras.Sequential(list(network))
+    sequential.dtype_policy = policy_of(network)
+    return sequential
+
+
+def _with_condition(network, condition):
+    """Layers in a row as a model of [x, vector of the condition]."""
+    first, *layers = network
+    if isinstance(first, keras.layers.InputLayer):
+        first = first.output
+    if not isinstance(first, keras.KerasTensor):
+        raise ValueError(
+            "Some layers of this flow read the condition, so the shape of the data must be known when it is made. "
+            "Start them with keras.Input(shape)."
+        )
+    return chain(layers, first.shape[1:], policy_of(network), condition=condition)
+
+
+def check_inputs(network: keras.Model, condition):
+    """Raises an error where a network has other inputs than the data and, beside them, the condition."""
+    count, shapes = len(network.inputs), [tuple(tensor.shape[1:]) for tensor in network.inputs]
+    if condition is None and count != 1:
+        raise ValueError(
+            f"A flow has one input. Received: a network with {count}. If the second is a condition, say so: "
+            "FlowModel(network, condition=shape)."
+        )
+    if condition is not None and (count > 2 or (count == 2 and shapes[1] != (condition.size,))):
+        raise ValueError(
+            "The inputs of this network are the data and, where layers read it, the vector of the condition, "
+            f"({condition.size},). Received: {shapes}"
+        )
+
+
+def policy_of(network):
+    """The dtype policy of the layers of a list or a model; of the model itself, or Keras' own, where there are none."""
+    layers = getattr(network, "layers", network)
+    layers = layers if isinstance(layers, list | tuple) else []
+    default = network.dtype_policy if isinstance(network, keras.Model) else keras.config.dtype_policy()
+    return next((layer.dtype_policy for layer in layers if isinstance(layer, FlowLayer)), default)
