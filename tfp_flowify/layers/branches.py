@@ -143,8 +143,10 @@ class Residual(Dropping):
         return input_shape
 
     def make_bijector(self, shape, densities):
-        branch = model_bijector(self.branch, densities.add_part(self))
-        shortcut = model_bijector(self.side, densities.add_part(self)) if self.side else None
+        branch, shortcut = (
+            side and model_bijector(side, densities.add_part(self), *side.inputs[1:])
+            for side in (self.branch, self.side)
+        )
         image = branch.outputs[0]
         return fb.Residual(
             branch,

@@ -162,7 +162,7 @@ def condition_network(condition, policy) -> keras.Model:
     shapes = condition if isinstance(condition, dict) else {CONDITION: condition}
     try:
         shapes = {str(name): tuple(int(size) for size in shape) for name, shape in shapes.items()}
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(
             f"condition is a shape such as (3,), a dict of shapes, or a Keras model. Received: condition={condition!r}"
         ) from error

@@ -189,9 +189,10 @@ class FlowModel(Density, Training, keras.Model):
         self.build_from(x)
         if isinstance(x, tf.data.Dataset):
             x, leaves = _first_examples(map(self._door.batch, map(data_of, self._door.inputs(x))))
+            named = x
         else:
-            x, leaves = self._door.asked(x, condition)
-        self._check.warn_of_no_density(x)
+            named, (x, leaves) = x, self._door.asked(x, condition)
+        self._check.warn_of_no_density(named)
         x = tf.cast(some_rows(x, ENOUGH), self.variable_dtype)
         leaves = {name: some_rows(value, ENOUGH) for name, value in leaves.items()}
         if self._condition is not None and not densities_only:
@@ -301,9 +302,7 @@ def _as_base(flow, condition, shapes) -> FlowDistribution:
     wanted = base.condition_shape
     if wanted is not None and (condition is None or wanted != (condition.size,)):
         given = "none" if condition is None else f"({condition.size},)"
-        raise ValueError(
-            f"The base {flow.name!r} takes a condition of {wanted}. The condition of this flow is {given}."
-        )
+        raise ValueError(f"The base {flow.name!r} takes a condition of {wanted}. That of this flow is {given}.")
     if wanted is not None and flow.condition_network.trainable_weights:
         raise ValueError(
             f"The base {flow.name!r} is given the condition as this flow embeds it, so its own condition network would "
