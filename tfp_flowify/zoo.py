@@ -20,7 +20,7 @@ TABULAR_MODELS = (
 )
 
 
-def build(name: str, shape, levels=None, noise="normal", seed=None, **density) -> FlowModel:
+def build(name: str, shape, levels=None, noise="normal", seed=None, condition=None, **density) -> FlowModel:
     """A flow by the name of its network.
 
     Whole numbers are dequantized and spread over the line, real numbers standardized; call `adapt` with some examples
@@ -34,6 +34,7 @@ def build(name: str, shape, levels=None, noise="normal", seed=None, **density) -
       levels: How many whole numbers the data have; None for real numbers.
       noise: "normal" or "uniform", for the dimensions that layers add.
       seed: Seed for the noise in training.
+      condition: What the density is given, see `FlowModel`; `labels(10)` for one of ten classes.
       **density: How what is dropped is modelled, `density`, `transform`, `stages`, `width`: see `layers.Linear`.
 
     >>> flow = build("fconv2", (8, 8, 1), levels=17)
@@ -47,7 +48,19 @@ def build(name: str, shape, levels=None, noise="normal", seed=None, **density) -
         body = _image_network(name, shape, {"noise": noise, **density})
     else:
         body = _tabular_network(name, shape[0], {"noise": noise, "transform": "affine+spline", "width": 128, **density})
-    return FlowModel([keras.Input(shape), *_front(levels), *body], seed=seed, name=name)
+    if condition is not None and len(shape) == 1:
+        body = [layers.ConditionalAffine(), *body]
+    return FlowModel([keras.Input(shape), *_front(levels), *body], seed=seed, condition=condition, name=name)
+
+
+def labels(classes: int) -> keras.Model:
+    """A condition network for labels 0 ... classes - 1: a vector for each class, at the start the unit vectors.
+
+    >>> labels(3)(tf.constant([2])).numpy().tolist()
+    [[0.0, 0.0, 1.0]]
+    """
+    embed = keras.layers.Embedding(classes, classes, embeddings_initializer=keras.initializers.Identity())
+    return keras.Sequential([keras.Input((), dtype="int32", name="label"), embed], name="labels")
 
 
 def _front(levels):

@@ -16,6 +16,7 @@ def add_arguments(parser):
     parser.add_argument("flow", type=Path, metavar="FLOW", help="the folder of a run, a .keras file or a SavedModel")
     parser.add_argument("--data", help="as for train (default: those of the run)")
     parser.add_argument("--data-dir", metavar="DIR", help="where named data are (default: as in the run)")
+    parser.add_argument("--condition", metavar="WHAT", help="as for train (default: that of the run)")
     parser.add_argument("--image-size", type=int, nargs=2, metavar=("H", "W"), help="resize the images of a folder")
     parser.add_argument("--split", choices=["test", "validation", "train"], default="test", help="(default: test)")
     parser.add_argument("--draws", type=int, default=100, help="of the noise (default: %(default)s)")
@@ -42,8 +43,16 @@ def run(arguments):
     if name is None:
         raise ValueError(f"{arguments.flow} does not say what data it was trained on. Give --data.")
     data = load(
-        name, arguments.data_dir or config.get("data_dir"), image_size=arguments.image_size or config.get("image_size")
+        name,
+        arguments.data_dir or config.get("data_dir"),
+        image_size=arguments.image_size or config.get("image_size"),
+        condition=arguments.condition or config.get("condition"),
     )
+    if flow.takes_condition != (data.condition is not None):
+        kind = (
+            "a density given a condition: say which, --condition" if flow.takes_condition else "no conditional density"
+        )
+        raise ValueError(f"The flow in {arguments.flow} is {kind}.")
     print(data.describe())
     if flow.event_shape != data.shape:
         raise ValueError(f"The flow in {arguments.flow} takes data of {flow.event_shape}, {name} has {data.shape}.")
@@ -52,6 +61,7 @@ def run(arguments):
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
     if arguments.per_example:
-        scores = flow.log_prob(getattr(data, arguments.split), seed=arguments.seed)
+        given = data.given(arguments.split)
+        scores = flow.log_prob(getattr(data, arguments.split), seed=arguments.seed, **given)
         np.savez(arguments.per_example, log_prob=np.asarray(scores))
         print(f"Wrote log_prob of {len(scores):,} examples to {arguments.per_example}.")

@@ -4,6 +4,8 @@ Examples:
   tfp-flowify sample runs/digits                             samples.png in this folder
   tfp-flowify sample runs/digits --count 100 --temperature 0.8 --mean --out mean.png
   tfp-flowify sample runs/power --count 10000 --out rows.csv
+  tfp-flowify sample runs/classes --condition 3 7 --count 10 ten digits of each of these classes, a row each
+  tfp-flowify sample runs/given --condition 41 70.5 --count 1000 --out rows.csv
 """
 
 from pathlib import Path
@@ -13,7 +15,15 @@ FORMATS = (".png", ".csv", ".npy", ".npz")
 
 def add_arguments(parser):
     parser.add_argument("flow", type=Path, metavar="FLOW", help="the folder of a run, a .keras file or a SavedModel")
-    parser.add_argument("--count", type=int, default=64, help="how many (default: %(default)s)")
+    parser.add_argument("--count", type=int, help="how many (default: 64)")
+    parser.add_argument(
+        "--condition",
+        nargs="+",
+        type=float,
+        metavar="N",
+        help="of a flow given labels, one or more labels, with --count samples of each (default: all of them, ten of "
+        "each); of one given columns, a number for each",
+    )
     parser.add_argument("--temperature", type=float, default=1.0, help="less than one for typical ones (default: 1)")
     parser.add_argument("--mean", action="store_true", help="draw the output alone; what is dropped is at its mean")
     parser.add_argument("--seed", type=int, default=0, help="the same seed, the same samples (default: %(default)s)")
@@ -30,7 +40,7 @@ def run(arguments):
 
     from tfp_flowify.experiments.stored import open_flow
 
-    if arguments.count < 1 or not arguments.temperature > 0:
+    if (arguments.count is not None and arguments.count < 1) or not arguments.temperature > 0:
         raise ValueError(
             f"--count and --temperature are positive. Received: {arguments.count} and {arguments.temperature}"
         )
@@ -41,13 +51,39 @@ def run(arguments):
     shape = flow.event_shape
     if arguments.out.suffix == ".png" and (len(shape) != 3 or shape[-1] not in (1, 3, 4)):
         raise ValueError(f"This flow draws {shape}, which is no picture. Write numbers: --out samples.csv")
-    print(f"Drawing {arguments.count} samples of shape {shape} ...")
-    x = np.asarray(flow.sample(arguments.count, arguments.temperature, mean=arguments.mean, seed=arguments.seed))
-    _write(arguments.out, x, flow.levels, config.get("columns"))
+    count, given, per_row = _conditions(arguments, flow.takes_condition, config)
+    print(f"Drawing {count} samples of shape {shape} ...")
+    x = np.asarray(flow.sample(count, arguments.temperature, mean=arguments.mean, seed=arguments.seed, **given))
+    _write(arguments.out, x, flow.levels, config.get("columns"), per_row)
     print(f"Wrote {arguments.out}.")
 
 
-def _write(path, x, levels, columns):
+def _conditions(arguments, takes_condition, config):
+    """How many samples, the condition as an argument for the flow, and how many samples make a row of a picture."""
+    import numpy as np
+
+    values, classes = arguments.condition, config.get("classes")
+    if not takes_condition:
+        if values:
+            raise ValueError(f"The flow in {arguments.flow} takes no --condition.")
+        return arguments.count or 64, {}, None
+    if not classes:
+        if not values:
+            raise ValueError(
+                f"The flow in {arguments.flow} is a density given {config.get('condition', 'a condition')}: give "
+                "--condition, a number for each."
+            )
+        return arguments.count or 64, {"condition": np.array(values)}, None
+    labels = np.array(values) if values else np.arange(classes)
+    if not np.isin(labels, np.arange(classes)).all():
+        raise ValueError(
+            f"--condition takes labels 0 ... {classes - 1}. Received: {', '.join(f'{v:g}' for v in labels)}"
+        )
+    each = arguments.count or (64 if len(labels) == 1 else 10)
+    return each * len(labels), {"condition": np.repeat(labels.astype(int), each)}, each if len(labels) > 1 else None
+
+
+def _write(path, x, levels, columns, per_row=None):
     """A picture, or the numbers: in a .csv file a row for each sample, below the names of the columns."""
     import numpy as np
 
@@ -55,7 +91,7 @@ def _write(path, x, levels, columns):
 
     if path.suffix == ".png":
         limits = (0, levels - 1) if levels else (float(x.min()), float(x.max()) + 1e-9)
-        save_panels(path, {f"{len(x)} samples": x}, limits)
+        save_panels(path, {f"{len(x)} samples": x}, limits, per_row)
     elif path.suffix == ".csv":
         rows = x.reshape(len(x), -1)
         header = ",".join(columns or [f"column_{i}" for i in range(rows.shape[1])])

@@ -4,6 +4,8 @@ Examples:
   tfp-flowify train                                              two minutes on digits that ship with the package
   tfp-flowify train --data mnist --data-dir DIR --model fconv1 --minutes 10 --out runs/mnist
   tfp-flowify train --data table.csv --model fmlp_64_32_16 --epochs 20 --out runs/table
+  tfp-flowify train --condition labels --out runs/classes        digits given their class: a picture with a row for each
+  tfp-flowify train --data table.csv --condition age,weight --out runs/given
   tfp-flowify train --resume --out runs/mnist                    goes on after a kill, a crash or Ctrl-C
 
 In the folder: config.json (the arguments), history.csv (a row for each epoch), best.keras and last.keras (the flow,
@@ -33,6 +35,12 @@ def add_arguments(parser):
     )
     what.add_argument(
         "--download", action="store_true", default=None, help="let TensorFlow Datasets fetch what is not there"
+    )
+    what.add_argument(
+        "--condition",
+        metavar="WHAT",
+        help="what the density is given: labels, of the image sets with names; or columns of a table, by name or number, "
+        "with commas between (default: nothing)",
     )
     what.add_argument("--image-size", type=int, nargs=2, metavar=("H", "W"), help="resize the images of a folder")
     long = parser.add_argument_group("how long")

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+SPLITS = ("train", "validation", "test")
+
 
 @dataclasses.dataclass(frozen=True)
 class Data:
@@ -15,6 +17,8 @@ class Data:
       train, validation, test: The splits.
       levels: How many whole numbers 0 ... levels - 1 there are; None for real numbers.
       columns: Names of the columns of a table, where they are known.
+      condition: What the examples are to be conditioned on, with the same rows in the same splits; None for nothing.
+        Labels are such data, of shape () and with as many levels as there are classes.
 
     >>> data = Data("toy", *(np.zeros([n, 8, 8, 1], np.uint8) for n in (80, 10, 10)), levels=16)
     >>> data.shape, data.is_image
@@ -27,10 +31,16 @@ class Data:
     test: np.ndarray
     levels: int | None = None
     columns: tuple[str, ...] | None = None
+    condition: "Data | None" = None
 
     def __post_init__(self):
-        for split in ("train", "validation", "test"):
+        for split in SPLITS:
             x = getattr(self, split)
+            if self.condition is not None and len(getattr(self.condition, split)) != len(x):
+                raise ValueError(
+                    f"The {split} examples of {self.name} need a condition each. Received: {len(x)} examples and "
+                    f"{len(getattr(self.condition, split))} conditions."
+                )
             if not len(x) or x.shape[1:] != self.train.shape[1:]:
                 raise ValueError(
                     f"The splits of {self.name} need examples of one shape. Received: train {self.train.shape}, "
@@ -47,14 +57,24 @@ class Data:
         """Whether an example has height, width and channels."""
         return len(self.shape) == 3
 
+    @property
+    def classes(self) -> int | None:
+        """The number of classes, where the condition is a label; else None."""
+        return self.condition.levels if self.condition is not None and self.condition.shape == () else None
+
+    def given(self, split: str, rows=slice(None)) -> dict:
+        """The condition of rows of a split as an argument for a flow: {} where there is none."""
+        return {} if self.condition is None else {"condition": getattr(self.condition, split)[rows]}
+
     def describe(self) -> str:
         """One line about the data."""
         sizes = f"{len(self.train):,} / {len(self.validation):,} / {len(self.test):,}"
         kind = "real numbers" if self.levels is None else f"whole numbers 0 ... {self.levels - 1}"
-        return f"{self.name}: {sizes} examples to train, validate and test, shape {self.shape}, {kind}"
+        given = "" if self.condition is None else f", given {self.condition.name}"
+        return f"{self.name}: {sizes} examples to train, validate and test, shape {self.shape}, {kind}{given}"
 
 
-def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0) -> tf.data.Dataset:
+def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0, condition=None) -> tf.data.Dataset:
     """Endless batches of shuffled examples; one epoch is `len(x) // batch_size` of them.
 
     Examples keep their dtype: bytes stay bytes until the flow takes them. The order depends on the seed and the number
@@ -65,11 +85,13 @@ def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0) -> tf.data.
       batch_size: Size of all batches.
       seed: Seed for the order.
       first_epoch: Number of the epoch to begin with.
+      condition: An array with a row for each example; then batches are {"x": x, "condition": condition}.
 
     >>> [batch.numpy().tolist() for batch in batches(np.arange(4), 2, seed=1).take(2)]
     [[1, 2], [0, 3]]
     """
     count, examples = len(x), tf.convert_to_tensor(x)
+    given = None if condition is None else tf.convert_to_tensor(condition)
     if not 1 <= batch_size <= count:
         raise ValueError(f"Batches of {count} training examples have 1 to {count} of them. Received: {batch_size}")
 
@@ -78,11 +100,15 @@ def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0) -> tf.data.
         whole = count // batch_size
         return tf.data.Dataset.from_tensor_slices(tf.reshape(rows[: whole * batch_size], [whole, batch_size]))
 
+    def take(rows):
+        batch = tf.gather(examples, rows)
+        return batch if given is None else {"x": batch, "condition": tf.gather(given, rows)}
+
     epochs = tf.data.Dataset.counter(first_epoch, dtype=tf.int64).map(lambda epoch: tf.cast(epoch, tf.int32))
     rows = epochs.flat_map(order)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    taken = rows.map(lambda r: tf.gather(examples, r), num_parallel_calls=tf.data.AUTOTUNE)
+    taken = rows.map(take, num_parallel_calls=tf.data.AUTOTUNE)
     return taken.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 

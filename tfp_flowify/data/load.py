@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tfp_flowify.data import images, tabular
-from tfp_flowify.data.dataset import Data, random_split
+from tfp_flowify.data.dataset import SPLITS, Data, random_split
 
 IMAGES = {"mnist": images.mnist, "fashion_mnist": images.fashion_mnist, "cifar10": images.cifar10}
 TABULAR = {name: getattr(tabular, name) for name in ("power", "gas", "hepmass", "miniboone", "bsds300")}
@@ -15,7 +15,7 @@ TABULAR = {name: getattr(tabular, name) for name in ("power", "gas", "hepmass", 
 NAMES = ("digits", *IMAGES, *TABULAR)
 
 
-def load(name: str, data_dir=None, download=False, image_size=None) -> Data:
+def load(name: str, data_dir=None, download=False, image_size=None, condition: str | None = None) -> Data:
     """Data by name, or a file or folder of one's own.
 
     Image sets have no validation split: a tenth of their training images is taken for it, at most 5000.
@@ -28,16 +28,25 @@ def load(name: str, data_dir=None, download=False, image_size=None) -> Data:
       data_dir: Where named sets are; `digits` needs none.
       download: Whether TensorFlow Datasets may fetch what is not there.
       image_size: (height, width) to which images of a folder are resized.
+      condition: What the examples are to be conditioned on: "labels", for the image sets with names; or columns of a
+        table, by their names or their numbers from 0, with commas between. They then are no longer part of the data.
 
     >>> load("digits").describe()
     'digits: 1,294 / 143 / 360 examples to train, validate and test, shape (8, 8, 1), whole numbers 0 ... 16'
     """
-    if name == "digits":
-        (train, _), (test, _) = images.digits()
-        return Data(name, *_hold_out(train), test, levels=17)
-    if name in IMAGES:
-        (train, _), (test, _) = IMAGES[name](data_dir, download)
-        return Data(name, *_hold_out(train), test, levels=256)
+    if name == "digits" or name in IMAGES:
+        (train, labels), (test, test_labels) = images.digits() if name == "digits" else IMAGES[name](data_dir, download)
+        levels = 17 if name == "digits" else 256
+        given = Data("labels", *_hold_out(labels), test_labels, levels=int(labels.max()) + 1)
+        if condition not in (None, "labels"):
+            raise ValueError(f"{name} can be conditioned on its labels. Received: condition={condition!r}")
+        return Data(name, *_hold_out(train), test, levels, condition=given if condition else None)
+    data = _load_others(name, data_dir, image_size)
+    return data if condition is None else _given_columns(data, condition)
+
+
+def _load_others(name, data_dir, image_size):
+    """Tables by name, and files of one's own."""
     if name in TABULAR:
         return Data(name, *TABULAR[name](data_dir))
     path = Path(name).expanduser()
@@ -54,6 +63,28 @@ def load(name: str, data_dir=None, download=False, image_size=None) -> Data:
         raise FileNotFoundError(f"There is no file or folder {path}.")
     files = ", ".join(READERS)
     raise ValueError(f"Data are one of {', '.join(NAMES)}, a file {files} or a folder of images. Received: {name!r}")
+
+
+def _given_columns(data, names):
+    """A table, some columns of which are a condition for the others."""
+    if len(data.shape) != 1 or names == "labels":
+        raise ValueError(
+            f"{data.name} has no labels that are known here; tables can be conditioned on columns. Received: data of "
+            f"{data.shape}, condition={names!r}"
+        )
+    known = data.columns or tuple(map(str, range(data.shape[0])))
+    wanted = [name.strip() for name in names.split(",")]
+    missing = [name for name in wanted if name not in known]
+    if missing or len(set(wanted)) < len(wanted) or len(wanted) >= len(known):
+        raise ValueError(
+            f"The columns of {data.name} are {', '.join(known[:20])}{' ...' if len(known) > 20 else ''}; a condition takes "
+            f"some of them, and leaves some. Received: condition={names!r}, not there: {missing}"
+        )
+    given = [known.index(name) for name in wanted]
+    rest = [i for i in range(len(known)) if i not in given]
+    conditions, others = ([getattr(data, split)[:, columns] for split in SPLITS] for columns in (given, rest))
+    condition = Data(f"columns {', '.join(wanted)}", *conditions, columns=tuple(wanted))
+    return Data(data.name, *others, data.levels, tuple(known[i] for i in rest), condition)
 
 
 def _read_npz(path):

@@ -47,15 +47,19 @@ class Validation(keras.callbacks.Callback):
     """Adds `validation` to the logs of an epoch: bits per dimension, or nats, of held-out examples.
 
     The noise is the same each time, so that epochs differ by what was learned alone.
+
+    Args:
+      data: The data of the run.
+      most: Number of validation examples that are used, at most.
     """
 
-    def __init__(self, x, in_bits: bool):
+    def __init__(self, data, most: int):
         super().__init__()
-        self.x, self.in_bits = x, in_bits
+        self.x, self.given, self.in_bits = data.validation[:most], data.given("validation", slice(most)), data.is_image
 
     def on_epoch_end(self, epoch, logs=None):
         logs["train"] = logs["bits_per_dim"] if self.in_bits else -logs["nll"]
-        logs["validation"] = float(np.mean(likelihoods(self.model, self.x, self.in_bits, seed=0)))
+        logs["validation"] = float(np.mean(likelihoods(self.model, self.x, self.in_bits, seed=0, **self.given)))
 
 
 def steps_of(flow) -> int:

@@ -40,8 +40,8 @@ def evaluate(
     x, in_bits = getattr(data, split), data.is_image
     rows = np.random.default_rng(0).permutation(len(x))[:weighted_examples]
     log(f"Likelihoods of {len(x):,} {split} examples with one draw of the noise, of {len(rows):,} with {draws} ...")
-    single = likelihoods(flow, x, in_bits, seed=seed)
-    weighted = likelihoods(flow, x[rows], in_bits, num_draws=draws, seed=seed)
+    single = likelihoods(flow, x, in_bits, seed=seed, **data.given(split))
+    weighted = likelihoods(flow, x[rows], in_bits, num_draws=draws, seed=seed, **data.given(split, rows))
     figures = {
         "unit": unit_of(data),
         "split": split,
@@ -88,6 +88,7 @@ def rows_of(report: dict) -> list:
     """Names and figures of a report, for people."""
     unit, draws, gain = report["unit"], report["importance_weighted"]["draws"], report["gain"]
     rows = [("data", report["data"]), ("model", report["model"])] if "model" in report else []
+    rows += [("given", report["condition"])] if "condition" in report else []
     rows += [
         (f"{report['split']}, one draw", _with_error(report["single_draw"], unit)),
         (f"{report['split']}, {draws} draws", _with_error(carried_over(report), unit)),

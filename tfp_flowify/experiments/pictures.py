@@ -9,6 +9,9 @@ from tfp_flowify.plots import save_panels
 
 COUNT = 64
 
+#: Samples of each class in a row.
+PER_CLASS = 10
+
 
 def draw_all(folder, flow, data, history, temperature: float = 1.0) -> list:
     """Writes the pictures of a run; their names."""
@@ -41,15 +44,19 @@ def draw_curves(path, history, unit: str):
 def draw_image_samples(folder, flow, data, temperature):
     """The paper's two columns, with the same outputs; and examples with what the output tells of them."""
     limits = (0, data.levels - 1) if data.levels else (float(data.train.min()), float(data.train.max()))
-    drawn = {"temperature": temperature, "seed": 0}
+    drawn, columns, note = {"temperature": temperature, "seed": 0}, None, ""
     count = COUNT if max(data.shape[:2]) <= 64 else 16
-    x = data.test[: min(count, 32)]
-    pairs = np.stack([np.asarray(x, np.float32), np.asarray(flow.reconstruct(x))], axis=1).reshape(-1, *data.shape)
+    rows = slice(min(count, 32))
+    x, reconstructed = data.test[rows], flow.reconstruct(data.test[rows], **data.given("test", rows))
+    pairs = np.stack([np.asarray(x, np.float32), np.asarray(reconstructed)], axis=1).reshape(-1, *data.shape)
+    if data.classes:
+        count, columns, note = data.classes * PER_CLASS, PER_CLASS, ", a row for each class"
+        drawn["condition"] = np.repeat(np.arange(data.classes), PER_CLASS)
     samples, means = flow.sample(count, **drawn), flow.sample(count, mean=True, **drawn)
     if data.shape[-1] not in (1, 3, 4):  # No colours: the first channel, grey.
         samples, means, pairs = samples[..., :1], means[..., :1], pairs[..., :1]
-    save_panels(folder / "samples.png", {"samples": samples}, limits)
-    save_panels(folder / "samples_mean.png", {"samples, what is dropped at its mean": means}, limits)
+    save_panels(folder / "samples.png", {f"samples{note}": samples}, limits, columns)
+    save_panels(folder / "samples_mean.png", {f"samples{note}, what is dropped at its mean": means}, limits, columns)
     title = "test examples, beside each its reconstruction"
     save_panels(folder / "reconstructions.png", {title: pairs}, limits, columns=8)
 
@@ -58,13 +65,14 @@ def draw_table_samples(folder, flow, data, temperature):
     """Histograms of columns, of test examples and of samples; and reconstructed against true values."""
     count = min(10_000, len(data.test))
     x = data.test[:count]
-    drawn = {"temperature": temperature, "seed": 0}
+    drawn = {"temperature": temperature, "seed": 0, **data.given("test", slice(count))}
     for name, samples in (
         ("samples", flow.sample(count, **drawn)),
         ("samples_mean", flow.sample(count, mean=True, **drawn)),
     ):
         _histograms(folder / f"{name}.png", x, np.asarray(samples))
-    _scatter(folder / "reconstructions.png", x[:2000], np.asarray(flow.reconstruct(x[:2000])))
+    reconstructed = flow.reconstruct(x[:2000], **data.given("test", slice(min(count, 2000))))
+    _scatter(folder / "reconstructions.png", x[:2000], np.asarray(reconstructed))
 
 
 def _panels(columns):

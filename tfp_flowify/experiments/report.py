@@ -20,6 +20,7 @@ def write_report(folder, flow, data, log=print) -> dict:
         "data": config["data"],
         "model": config["model"],
         "minutes": config["minutes"],
+        **({"condition": config["condition"]} if config.get("condition") else {}),
         **evaluate(flow, data, config["draws"], config["weighted_examples"], log=log),
         "validation": best["validation"],
         "best_epoch": best["epoch"],

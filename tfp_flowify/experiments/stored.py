@@ -10,6 +10,7 @@ from tfp_flowify.core.checks import first_line
 from tfp_flowify.core.seeds import numbered
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.experiments.folder import RunFolder, load_flow
+from tfp_flowify.model.condition import CONDITION
 from tfp_flowify.model.inputs import InputCheck
 
 
@@ -36,20 +37,29 @@ class SavedModelFlow:
         self.levels = int(self.module.levels) or None if hasattr(self.module, "levels") else None
         self.num_draws = int(self.module.num_draws) if hasattr(self.module, "num_draws") else 1
         self._check = InputCheck(self.event_shape, self.levels)
+        inputs = self.signatures["log_prob"].structured_input_signature[1]
+        self._given = {name: spec for name, spec in inputs.items() if name.startswith(CONDITION)}
 
     @property
     def event_shape(self) -> tuple:
         """Shape of one example."""
         return tuple(self.spec.shape[1:])
 
-    def log_prob(self, x, num_draws=1, seed=0, batch_size=1024):
+    @property
+    def takes_condition(self) -> bool:
+        """Whether it is a conditional flow."""
+        return bool(self._given)
+
+    def log_prob(self, x, num_draws=1, seed=0, batch_size=1024, condition=None):
         """As for a flow. Draws beyond those of the export are weighed here; fewer than those there cannot be had."""
         self._check.array(x)
+        given = self._leaves(condition, len(x))
         call, total, calls = self.signatures["log_prob"], [], -(-num_draws // self.num_draws)
         for start, batch_seed in zip(range(0, len(x), batch_size), numbered(seed, "batches"), strict=False):
             batch = tf.cast(x[start : start + batch_size], self.spec.dtype)
+            rows = {name: value[start : start + batch_size] for name, value in given.items()}
             seeds = itertools.islice(numbered(batch_seed, "calls"), calls)
-            draws = [call(x=batch, seed=one)["log_prob"] for one in seeds]
+            draws = [call(x=batch, seed=one, **rows)["log_prob"] for one in seeds]
             total.append(tf.reduce_logsumexp(tf.stack(draws), axis=0) - np.log(calls))
         return tf.concat(total, axis=0)
 
@@ -57,14 +67,34 @@ class SavedModelFlow:
         """As for a flow."""
         return bits_per_dim(self.log_prob(x, **kwargs), self.event_shape)
 
-    def sample(self, n, temperature=1.0, mean=False, seed=0, batch_size=1024):
+    def sample(self, n, temperature=1.0, mean=False, seed=0, batch_size=1024, condition=None):
         """As for a flow."""
         if mean:
             raise ValueError("A SavedModel draws all parts. For mean samples, give the run folder or the .keras file.")
         call, temperature = self.signatures["sample"], tf.constant(temperature, self.spec.dtype)
-        sizes = [min(batch_size, n - start) for start in range(0, n, batch_size)]
-        drawn = zip(sizes, numbered(seed, "batches"), strict=False)
-        return tf.concat([call(n=tf.constant(size), temperature=temperature, seed=s)["x"] for size, s in drawn], axis=0)
+        given, drawn = self._leaves(condition, n), []
+        for start, s in zip(range(0, n, batch_size), numbered(seed, "batches"), strict=False):
+            rows = {name: value[start : start + batch_size] for name, value in given.items()}
+            size = tf.constant(min(batch_size, n - start))
+            drawn.append(call(n=size, temperature=temperature, seed=s, **rows)["x"])
+        return tf.concat(drawn, axis=0)
+
+    def _leaves(self, condition, count) -> dict:
+        """The condition as the signatures take it, one that is a lone tensor, with a row for each example."""
+        if not self._given and condition is None:
+            return {}
+        if list(self._given) != [CONDITION] or condition is None:
+            wanted = ", ".join(f"{name} {tuple(spec.shape)}" for name, spec in self._given.items()) or "no condition"
+            raise ValueError(f"This SavedModel takes {wanted}. Received: condition={type(condition).__name__}")
+        spec = self._given[CONDITION]
+        value = np.asarray(condition)
+        value = value[None] if value.ndim == spec.shape.rank - 1 else value
+        if not spec.shape.is_compatible_with(value.shape) or len(value) not in (1, count):
+            raise ValueError(
+                f"This SavedModel takes a condition {tuple(spec.shape)}, for each of {count} examples or one for all. "
+                f"Received: shape={value.shape}"
+            )
+        return {CONDITION: tf.cast(value if len(value) == count else np.repeat(value, count, axis=0), spec.dtype)}
 
 
 def open_flow(path):

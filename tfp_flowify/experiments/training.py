@@ -55,6 +55,7 @@ class Options:
     data_dir: str | None = None
     download: bool = False
     image_size: list | None = None
+    condition: str | None = None
     validation_examples: int = 5000
     draws: int = 100
     weighted_examples: int = 1000
@@ -112,7 +113,7 @@ def train(options: Options, out, log=print) -> dict | None:
         _steps_per_epoch(data, options)
         with strategy.scope():
             flow = _fresh_flow(options, data)
-        about = {"columns": data.columns, "versions": versions(), "machine": machine()}
+        about = {"columns": data.columns, "classes": data.classes, "versions": versions(), "machine": machine()}
         folder.start({**dataclasses.asdict(options), **about})
         return _run(flow, data, options, folder, log)
 
@@ -137,7 +138,7 @@ def resume(out, given: dict | None = None, log=print) -> dict | None:
 
 
 def _load(options, log):
-    data = load(options.data, options.data_dir, options.download, options.image_size)
+    data = load(options.data, options.data_dir, options.download, options.image_size, options.condition)
     log(data.describe())
     if len(data.train) < FEW_EXAMPLES:
         log(f"Warning: {len(data.train)} examples to train on are few. What is learned will hardly hold for others.")
@@ -189,9 +190,12 @@ def _options_of(folder, given: dict) -> Options:
 
 def _fresh_flow(options, data: Data):
     density = {"transform": options.transform, "stages": options.stages, "density": options.density}
-    flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, **density)
+    condition = None
+    if data.condition is not None:
+        condition = zoo.labels(data.classes) if data.classes else data.condition.shape
+    flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, condition, **density)
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
-    flow.adapt(data.train[spread], seed=options.seed)
+    flow.adapt(data.train[spread], seed=options.seed, **data.given("train", spread))
     optimizer = FusedAdam(options.learning_rate, global_clipnorm=options.clip_norm or None)
     flow.compile(optimizer, jit_compile=options.xla and options.strategy == "none")
     return flow
@@ -225,7 +229,9 @@ def _fit(flow, data, options, folder, log) -> bool:
     one_pass = len(data.train) // options.batch_size
     with StopOnInterrupt() as interrupt:
         flow.fit(
-            batches(data.train, options.batch_size, options.seed, done // one_pass).skip(done % one_pass),
+            batches(data.train, options.batch_size, options.seed, done // one_pass, **data.given("train")).skip(
+                done % one_pass
+            ),
             epochs=10**9,
             initial_epoch=rows[-1]["epoch"] if rows else 0,
             steps_per_epoch=steps_per_epoch,
@@ -234,7 +240,7 @@ def _fit(flow, data, options, folder, log) -> bool:
             callbacks=[
                 interrupt,
                 CosineDecay(clock, options.learning_rate),
-                Validation(data.validation[: options.validation_examples], data.is_image),
+                Validation(data, options.validation_examples),
                 Progress(clock, unit_of(data)),
                 Recorder(folder, clock, data.is_image, rows),
             ],

@@ -41,6 +41,11 @@ class Density:
         return self.distribution.is_exact
 
     @property
+    def takes_condition(self) -> bool:
+        """Whether it is a density given a condition."""
+        return self._door.condition is not None
+
+    @property
     def noise_shapes(self) -> list:
         """Event shapes of the noise that the layers add, in their order."""
         return self.distribution.noise_shapes
