@@ -49,10 +49,9 @@ def run(arguments):
         condition=arguments.condition or config.get("condition"),
     )
     if flow.takes_condition != (data.condition is not None):
-        kind = (
-            "a density given a condition: say which, --condition" if flow.takes_condition else "no conditional density"
-        )
-        raise ValueError(f"The flow in {arguments.flow} is {kind}.")
+        way_out = "Say which one: --condition" if flow.takes_condition else "Leave out --condition"
+        what = "a" if flow.takes_condition else "no"
+        raise ValueError(f"The flow in {arguments.flow} takes {what} condition. {way_out}.")
     print(data.describe())
     if flow.event_shape != data.shape:
         raise ValueError(f"The flow in {arguments.flow} takes data of {flow.event_shape}, {name} has {data.shape}.")

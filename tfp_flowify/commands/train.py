@@ -39,8 +39,8 @@ def add_arguments(parser):
     what.add_argument(
         "--condition",
         metavar="WHAT",
-        help="what the density is given: labels, of the image sets with names; or columns of a table, by name or number, "
-        "with commas between (default: nothing)",
+        help="what the density is given: labels, of the image sets with names; or columns of a table, by name or "
+        "number, with commas between (default: nothing)",
     )
     what.add_argument("--image-size", type=int, nargs=2, metavar=("H", "W"), help="resize the images of a folder")
     long = parser.add_argument_group("how long")

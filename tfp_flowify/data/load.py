@@ -77,8 +77,8 @@ def _given_columns(data, names):
     missing = [name for name in wanted if name not in known]
     if missing or len(set(wanted)) < len(wanted) or len(wanted) >= len(known):
         raise ValueError(
-            f"The columns of {data.name} are {', '.join(known[:20])}{' ...' if len(known) > 20 else ''}; a condition takes "
-            f"some of them, and leaves some. Received: condition={names!r}, not there: {missing}"
+            f"A condition takes some of the columns of {data.name} and leaves some. They are {', '.join(known[:20])}"
+            f"{' ...' if len(known) > 20 else ''}. Received: condition={names!r}, not there: {missing}"
         )
     given = [known.index(name) for name in wanted]
     rest = [i for i in range(len(known)) if i not in given]
