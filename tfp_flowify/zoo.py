@@ -48,9 +48,9 @@ def build(name: str, shape, levels=None, noise="normal", seed=None, condition=No
         body = _image_network(name, shape, {"noise": noise, **density})
     else:
         body = _tabular_network(name, shape[0], {"noise": noise, "transform": "affine+spline", "width": 128, **density})
-    if condition is not None and len(shape) == 1:
-        body = [layers.ConditionalAffine(), *body]
-    return FlowModel([keras.Input(shape), *_front(levels), *body], seed=seed, condition=condition, name=name)
+    base = "spline" if condition is not None and len(shape) == 1 else "normal"
+    stack = [keras.Input(shape), *_front(levels), *body]
+    return FlowModel(stack, base, seed, condition, name=name)
 
 
 def labels(classes: int) -> keras.Model:

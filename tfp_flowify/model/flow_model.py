@@ -13,7 +13,7 @@ from tfp_flowify.core.private import layers_inside
 from tfp_flowify.core.seeds import salted
 from tfp_flowify.distributions import ConditionalNormal, DiagonalNormal, FlowDistribution
 from tfp_flowify.layers.arguments import check_full_precision, one_of
-from tfp_flowify.layers.base import register
+from tfp_flowify.layers.base import make_transform, register
 from tfp_flowify.layers.conditioners import conditioner_for
 from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.graph import model_bijector
@@ -31,7 +31,7 @@ from tfp_flowify.model.training import Training
 ENOUGH = 2000
 
 #: Densities of the output by name.
-BASES = ("normal", "standard")
+BASES = ("normal", "spline", "standard")
 
 
 @register
@@ -64,8 +64,9 @@ class FlowModel(Density, Training, keras.Model):
       network: A list of layers from `tfp_flowify.layers`, or a Keras functional model of them. With a `keras.Input`
         first it is built at once; else by `build`, `adapt` or `fit`.
       base: The density of the network's output: "normal", with a mean and a deviation for each entry that are trained,
-        and depend on the condition where there is one; "standard"; or another `FlowModel` of such outputs. If that one
-        takes a condition, it is given the vector that the condition network gives.
+        and depend on the condition where there is one; "spline", a normal bent by a spline, both given the condition;
+        "standard"; or another `FlowModel` of such outputs. If that one takes a condition, it is given the vector that
+        the condition network gives.
       seed: Seed for the noise in training; `keras.utils.set_random_seed` sets it too.
       condition: What the density is conditioned on: the shape of it for one example; a dict of shapes; or a Keras model
         of raw conditions that gives a vector, which is trained along. Densities, couplings and the base depend on it.
@@ -126,8 +127,11 @@ class FlowModel(Density, Training, keras.Model):
 
     def _make_base(self, number, shape):
         if self._condition is not None:
-            network = conditioner_for(None, shape, 2, self.dtype_policy, condition=self._condition.size)
-            return ConditionalNormal(shape, self.densities.add_conditioner(network), dtype=self.variable_dtype)
+            transform = make_transform("affine" if self.base == "normal" else "affine+spline")
+            network = conditioner_for(None, shape, transform.size, self.dtype_policy, condition=self._condition.size)
+            return ConditionalNormal(shape, self.densities.add_conditioner(network), transform, self.variable_dtype)
+        if self.base == "spline":
+            raise ValueError('base="spline" is for a condition. Without one, put Spline(per_channel=True) last.')
         loc, log_scale = (self.densities.add(f"base_{name}_{number}", shape) for name in ("loc", "log_scale"))
         return DiagonalNormal(loc, log_scale)
 
