@@ -1,4 +1,4 @@
-"""The command `tfp-flowify`: train, evaluate, sample, reproduce."""
+"""The command `tfp-flowify`: train, evaluate, sample, reproduce, infer."""
 
 import argparse
 import os
@@ -6,9 +6,9 @@ import re
 import sys
 import warnings
 
-from tfp_flowify.commands import evaluate, reproduce, sample, train
+from tfp_flowify.commands import evaluate, infer, reproduce, sample, train
 
-COMMANDS = {"train": train, "evaluate": evaluate, "sample": sample, "reproduce": reproduce}
+COMMANDS = {"train": train, "evaluate": evaluate, "sample": sample, "reproduce": reproduce, "infer": infer}
 
 
 def main(arguments=None) -> int:

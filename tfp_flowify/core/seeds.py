@@ -1,7 +1,9 @@
 """Seeds: one number from the user, and from it a separate stream of draws for every purpose."""
 
+import contextlib
 import itertools
 import numbers
+import random
 import zlib
 
 import tensorflow as tf
@@ -42,3 +44,14 @@ def numbered(seed, purpose: str):
     yield seed
     stream = salted(seed, purpose)
     yield from (fold_in(stream, i) for i in itertools.count(1))
+
+
+@contextlib.contextmanager
+def seeded(seed: int):
+    """Seeds what Keras draws for weights and dropout inside; afterwards Python's generator is what it was before."""
+    before = random.getstate()  # Keras seeds its initializers and its dropout from here.
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)

@@ -1,0 +1,124 @@
+"""Pictures of posteriors and of their calibration."""
+
+import math
+
+import numpy as np
+import tensorflow_probability as tfp
+
+from tfp_flowify.diagnostics.calibration import rank_histogram
+
+BLUE, ORANGE, GREY = "tab:blue", "tab:orange", "0.6"
+
+
+def save_ranks(path, ranks, num_draws: int, names=None, bins: int = 20):
+    """Writes a PNG of histograms of ranks, one for each parameter, with the band where 99 % of uniform ones lie.
+
+    Args:
+      path: Path of the file.
+      ranks, num_draws, bins: See `uniformity`.
+      names: Names of the parameters.
+
+    >>> save_ranks("ranks.png", ranks, num_draws=99)  # doctest: +SKIP
+    """
+    counts, expected = rank_histogram(ranks, num_draws, bins)
+    figure, panels = _panels(counts.shape[1], 2.6, 2.0)
+    binomial = tfp.distributions.Normal(0.0, 1.0).quantile(0.995)
+    deviation = np.sqrt(expected * (1 - expected / len(ranks)))
+    for i, panel in enumerate(panels):
+        low, high = expected - float(binomial) * deviation, expected + float(binomial) * deviation
+        panel.fill_between(np.arange(bins), low, high, step="mid", color=GREY, alpha=0.4, linewidth=0)
+        panel.bar(np.arange(bins), counts[:, i], width=0.9, color=BLUE)
+        panel.set_title(_name(names, i), fontsize=9)
+        panel.set(xticks=[0, bins - 1], xticklabels=["0", str(num_draws)], yticks=[])
+    figure.suptitle("ranks of true parameters among draws; grey: 99 % of uniform ones", fontsize=9)
+    figure.savefig(path)
+
+
+def save_coverage(path, curves: dict, count: int):
+    """Writes a PNG of expected coverage: how often the truth lies in regions of each level.
+
+    Args:
+      path: Path of the file.
+      curves: What `coverage` gives, by title.
+      count: Number of truths that they are of, for the band where 99 % of calibrated curves lie at each level.
+
+    >>> save_coverage("coverage.png", {"flow": coverage(levels)}, len(levels))  # doctest: +SKIP
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4, 3.8), dpi=120, layout="constrained")
+    axis = figure.subplots()
+    level = np.linspace(0, 1, 101)
+    width = 2.576 * np.sqrt(level * (1 - level) / count)
+    axis.fill_between(level, level - width, level + width, color=GREY, alpha=0.3, linewidth=0)
+    axis.plot(level, level, color="0.4", linewidth=1)
+    for title, (nominal, inside) in curves.items():
+        axis.plot(nominal, inside, marker="o", markersize=3, label=title)
+    axis.set(xlabel="level of the region", ylabel="how often the truth is inside", xlim=(0, 1), ylim=(0, 1))
+    axis.legend(fontsize=8)
+    figure.savefig(path)
+
+
+def save_pairs(path, samples: dict, names=None, limits=None, truth=None):
+    """Writes a PNG of samples of one or two densities: each parameter alone, and each pair of them.
+
+    Args:
+      path: Path of the file.
+      samples: Arrays (n, d) by title.
+      names: Names of the parameters.
+      limits: (low, high), each (d,); those of the samples if left out.
+      truth: The true parameters (d,), marked where they are given.
+
+    >>> save_pairs("posterior.png", {"flow": samples, "reference": others})  # doctest: +SKIP
+    """
+    from matplotlib.figure import Figure
+
+    arrays = [np.asarray(x) for x in samples.values()]
+    size = arrays[0].shape[1]
+    low, high = limits or (np.min([a.min(axis=0) for a in arrays], 0), np.max([a.max(axis=0) for a in arrays], 0))
+    figure = Figure(figsize=(1.5 * size + 1, 1.5 * size + 1), dpi=120, layout="constrained")
+    panels = figure.subplots(size, size, squeeze=False)
+    colours = [GREY, BLUE, ORANGE]
+    for i in range(size):
+        for j in range(size):
+            panel = panels[i, j]
+            panel.set(xlim=(low[j], high[j]), xticks=[], yticks=[])
+            if j > i:
+                panel.set_axis_off()
+                continue
+            for title, array, colour in zip(samples, arrays, colours, strict=False):
+                if i == j:
+                    bins = np.linspace(low[i], high[i], 50)
+                    panel.hist(array[:, i], bins, density=True, histtype="step", color=colour, label=title)
+                else:
+                    panel.scatter(array[:2000, j], array[:2000, i], s=1, alpha=0.4, color=colour, linewidths=0)
+            if i != j:
+                panel.set_ylim(low[i], high[i])
+            if truth is not None:
+                panel.axvline(truth[j], color="black", linewidth=0.8)
+                if i != j:
+                    panel.axhline(truth[i], color="black", linewidth=0.8)
+            if i == size - 1:
+                panel.set_xlabel(_name(names, j), fontsize=8)
+            if j == 0 and i:
+                panel.set_ylabel(_name(names, i), fontsize=8)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper right", fontsize=8)
+    figure.savefig(path)
+
+
+def _panels(count, width, height):
+    """A figure with so many panels, five in a row."""
+    from matplotlib.figure import Figure  # Takes a second, and most uses of the library do without.
+
+    across = min(count, 5)
+    down = math.ceil(count / across)
+    figure = Figure(figsize=(width * across, height * down + 0.4), dpi=120, layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).reshape(-1)
+    for panel in panels[count:]:
+        panel.set_axis_off()
+    return figure, panels[:count]
+
+
+def _name(names, i) -> str:
+    return str(names[i]) if names is not None else f"parameter {i}"

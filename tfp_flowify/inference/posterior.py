@@ -1,0 +1,138 @@
+"""Posterior estimation: a flow of parameters given data, trained on simulations."""
+
+import math
+import time
+
+import keras
+import numpy as np
+
+from tfp_flowify import layers
+from tfp_flowify.core.seeds import seeded
+from tfp_flowify.model import FlowModel
+from tfp_flowify.optimizer import FusedAdam
+
+#: The learning rate at the start; it falls to zero along a cosine, over the time that there is.
+LEARNING_RATE = 2e-3
+
+#: Each time that validation does not improve, the best weights are taken back and the rate is multiplied by this.
+LOWER = 0.3
+
+#: How often that is done before training ends.
+TIMES = 4
+
+#: Steps that are taken between two looks at the clock.
+AT_ONCE = 8
+
+#: After so many steps without improvement, in whole epochs and at least two.
+PATIENCE = 400
+
+
+def posterior_flow(
+    features: int, condition, low=None, high=None, blocks: int = 5, width: int = 64, bins: int = 8, seed=None
+) -> FlowModel:
+    """A flow for parameters given data: splines coupled in turns, with rotations between them. Exact.
+
+    Args:
+      features: Number of parameters.
+      condition: The data: a shape, a dict of shapes, or a Keras model that embeds them. See `FlowModel`.
+      low, high: The box that parameters are in, a number for each; samples never leave it. None for no bounds.
+      blocks: Number of couplings.
+      width: Units of the hidden layers of their networks.
+      bins: Number of pieces of the splines.
+      seed: Seed for the noise in training; there is none in this flow but in a network of yours.
+
+    >>> posterior_flow(2, condition=(3,), low=[-1.0, -1.0], high=[1.0, 1.0]).is_exact
+    True
+    """
+    front = [keras.Input([features]), *([] if low is None else [layers.Logit(low, high)]), layers.Normalization()]
+    body = [layers.ConditionalAffine(width=width)]
+    for i in range(blocks if features > 1 else 0):
+        body += [layers.SplineCoupling(swap=bool(i % 2), bins=bins, bound=4.0, width=width), layers.Dense(features)]
+    return FlowModel([*front, *body], "spline" if features == 1 else "normal", seed, condition, name="posterior")
+
+
+def fit_posterior(flow, theta, x, minutes: float = 1.0, batch_size: int = 128, seed: int = 0, verbose=0) -> dict:
+    """Trains a flow on simulations, until validation no longer improves or time is used up; keeps the best weights.
+
+    A tenth of the simulations is for validation. Where it no longer improves, training goes on from the best weights
+    with a lower learning rate, a few times.
+
+    Args:
+      flow: A conditional `FlowModel`.
+      theta, x: Parameters and data of simulations, (n, ...) each; x in the structure that the flow takes.
+      minutes: Time for training.
+      batch_size: Size of batches; larger ones for more simulations.
+      seed: Seed for the order.
+      verbose: As in Keras.
+
+    Returns:
+      The best validation figure in nats, epochs, and seconds.
+    """
+    theta = np.asarray(theta, np.float32)
+    count = len(theta) // 10
+    train, validation = ([theta[rows], _rows(x, rows)] for rows in (slice(count, None), slice(count)))
+    begun = time.perf_counter()
+    flow.adapt(train[0], condition=train[1], seed=seed)
+    steps = -(-len(train[0]) // batch_size)
+    flow.compile(FusedAdam(LEARNING_RATE, global_clipnorm=5.0), steps_per_execution=min(AT_ONCE, steps))
+    plateau = Plateau(max(2, -(-PATIENCE // steps)), minutes, begun)
+    with seeded(seed):
+        flow.fit(
+            train,
+            validation_data=(validation,),
+            validation_batch_size=max(batch_size, min(count, 2000)),
+            epochs=10**6,
+            batch_size=batch_size,
+            callbacks=[plateau],
+            verbose=verbose,
+        )
+    return {"validation": -plateau.best, "epochs": plateau.epochs, "seconds": time.perf_counter() - begun}
+
+
+class Plateau(keras.callbacks.Callback):
+    """Keeps the best weights by validation; lowers the learning rate from there, and ends training after a few times.
+
+    Args:
+      patience: Epochs without improvement before the rate is lowered.
+      minutes: Time for training, over which the rate falls.
+      begun: When it began, by `time.perf_counter`.
+    """
+
+    def __init__(self, patience: int, minutes: float, begun: float):
+        super().__init__()
+        self.patience, self.minutes, self.begun = patience, minutes, begun
+        self.best, self.weights, self.epochs, self.waited, self.lowered = np.inf, None, 0, 0, 0
+
+    def _share(self):
+        """The share of the time that is used up."""
+        return min(1.0, (time.perf_counter() - self.begun) / (60 * self.minutes))
+
+    def on_train_batch_begin(self, batch, logs=None):
+        rate = LEARNING_RATE * LOWER**self.lowered * 0.5 * (1 + math.cos(math.pi * self._share()))
+        self.model.optimizer.learning_rate = rate
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._share() >= 1:
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs, self.waited = self.epochs + 1, self.waited + 1
+        if logs["val_nll"] < self.best:
+            self.best, self.weights, self.waited = logs["val_nll"], self.model.get_weights(), 0
+        if self.waited < self.patience:
+            return
+        self._take_best()
+        self.waited, self.lowered = 0, self.lowered + 1
+        if self.lowered == TIMES:
+            self.model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        self._take_best()
+
+    def _take_best(self):
+        if self.weights is not None:
+            self.model.set_weights(self.weights)
+
+
+def _rows(x, rows):
+    return keras.tree.map_structure(lambda value: value[rows], x)
