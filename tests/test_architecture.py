@@ -24,12 +24,14 @@ MAY_IMPORT = {
     "optimizer": ["core"],
     "layers": ["core", "bijectors", "transforms"],
     "model": ["core", "math", "augmentation", "transforms", "bijectors", "distributions", "layers", "optimizer"],
+    "diagnostics": ["core"],
+    "inference": ["core", "layers", "model", "optimizer", "diagnostics"],
     "zoo": ["layers", "model"],
     "plots": [],
     "callbacks": ["plots"],
     "data": ["core"],
     "experiments": ["core", "data", "model", "optimizer", "plots", "version", "zoo"],
-    "commands": ["data", "experiments", "plots"],
+    "commands": ["data", "experiments", "inference", "plots"],
 }
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name not in ("__main__.py",))

@@ -13,12 +13,14 @@ import pytest
 import tensorflow as tf
 
 import tfp_flowify
-from tfp_flowify import bijectors, callbacks, data, distributions, layers, transforms, zoo
+from tfp_flowify import bijectors, callbacks, data, diagnostics, distributions, inference, layers, transforms, zoo
 
 ROOT = Path(__file__).parent.parent
 MODULES = [module.name for module in pkgutil.walk_packages(tfp_flowify.__path__, "tfp_flowify.")]
 PUBLIC = [getattr(module, name) for module in (bijectors, distributions, layers, transforms) for name in module.__all__]
 PUBLIC += [getattr(data, name) for name in data.__all__ if callable(getattr(data, name))]
+PUBLIC += [getattr(diagnostics, name) for name in diagnostics.__all__]
+PUBLIC += [inference.posterior_flow, inference.fit_posterior, inference.Task, zoo.labels]
 PUBLIC += [tfp_flowify.FlowModel, tfp_flowify.FusedAdam, callbacks.SampleGrid, zoo.build]
 
 
@@ -40,9 +42,10 @@ def test_public_objects_say_what_they_are(public):
         assert f"`{public.__name__}" in rows or public.__name__ in ("FlowBijector", "Elementwise", "Node", "Context")
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", *(pytest.param(f"docs/{n}.md", marks=pytest.mark.slow) for n in ("keras", "choose"))]
-)
+SLOW_PAGES = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("keras", "choose", "inference")]
+
+
+@pytest.mark.parametrize("page", ["README.md", *SLOW_PAGES])
 def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert blocks

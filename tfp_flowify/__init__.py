@@ -1,6 +1,6 @@
 """tfp_flowify: neural networks as normalizing flows, on TensorFlow Probability and Keras."""
 
-from tfp_flowify import bijectors, callbacks, data, distributions, layers, transforms, zoo
+from tfp_flowify import bijectors, callbacks, data, diagnostics, distributions, inference, layers, transforms, zoo
 from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.model import FlowModel
 from tfp_flowify.optimizer import FusedAdam
@@ -14,7 +14,9 @@ __all__ = [
     "bijectors",
     "callbacks",
     "data",
+    "diagnostics",
     "distributions",
+    "inference",
     "layers",
     "transforms",
     "zoo",

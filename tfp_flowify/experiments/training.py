@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import random
 from pathlib import Path
 
 import keras
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import zoo
+from tfp_flowify.core.seeds import seeded
 from tfp_flowify.data import NAMES, Data, batches, load
 from tfp_flowify.experiments.callbacks import CosineDecay, Progress, Recorder, StopOnInterrupt, Validation, steps_of
 from tfp_flowify.experiments.clock import Clock, clock_time
@@ -158,16 +158,14 @@ def _run(flow, data, options, folder, log):
 def _configured(options: Options):
     """Precision and seed of a run; afterwards they are what they were before. Gives the distribution strategy."""
     policy, tensor_float = keras.config.dtype_policy(), tf.config.experimental.tensor_float_32_execution_enabled()
-    drawn = random.getstate()  # Keras seeds its initializers and its dropout from here.
     tf.config.experimental.enable_tensor_float_32_execution(False)  # Else GPUs round inside products of matrices.
     keras.config.set_dtype_policy(options.precision)
-    random.seed(options.seed)
     try:
-        yield tf.distribute.MirroredStrategy() if options.strategy == "mirrored" else tf.distribute.get_strategy()
+        with seeded(options.seed):
+            yield tf.distribute.MirroredStrategy() if options.strategy == "mirrored" else tf.distribute.get_strategy()
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(tensor_float)
         keras.config.set_dtype_policy(policy)
-        random.setstate(drawn)
 
 
 def _options_of(folder, given: dict) -> Options:

@@ -34,9 +34,9 @@ PUBLISHED = {
 PAGE = """# Posteriors from simulations
 
 Two-sample accuracy (C2ST) of samples against reference samples of the posterior, mean over observations, and each: 0.5
-is best, 1 worst. `published` is neural posterior estimation of the package sbi 0.23 in the benchmark's own re-run (mean of
-ten observations, values not standardized there). Calibration: the least p-value over parameters of the chi-square test
-that ranks are uniform, and how often the truth lies in the 80 % region.
+is best, 1 worst. `published` is neural posterior estimation of the package sbi 0.23 in the benchmark's own re-run (mean
+of ten observations, values not standardized there). Calibration: the least p-value over parameters of the chi-square
+test that ranks are uniform, and how often the truth lies in the 80 % region.
 
 At most {minutes} min of training for each on two cores, {observations} observations, {samples} samples, {truths} truths
 for calibration, seed {seed}.

@@ -21,6 +21,10 @@ class Task(ABC):
       name: Name of the task.
       parameters: Names of the parameters.
       low, high: The box that the prior lives on; None where it has no bounds.
+
+    >>> theta, x = TASKS["two_moons"]().draw(5, seed=0)
+    >>> theta.shape, x.shape
+    ((5, 2), (5, 2))
     """
 
     name: str
