@@ -19,7 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-SECTIONS = ("networks", "rotations", "scaling", "others")
+SECTIONS = ("networks", "conditions", "rotations", "scaling", "others")
 
 
 def main(arguments):
@@ -54,6 +54,7 @@ def _kept(arguments):
 
 def _measurements(arguments, effort, figures):
     """Names of what is to be measured, and functions that add it to the figures."""
+    from benchmarks.conditions import measure_conditions
     from benchmarks.networks import measure_draws, measure_network, memory_of, names
     from benchmarks.others import measure_others
     from benchmarks.rotations import measure_rotations
@@ -75,6 +76,7 @@ def _measurements(arguments, effort, figures):
         for xla in (False, True) if arguments.xla else (False,):
             yield from ((name + " with XLA" * xla, network(name, xla)) for name in models if (name, xla) not in there)
     for part, key, measure in (
+        ("conditions", "conditions", lambda: measure_conditions(effort)),
         ("rotations", "rotations", lambda: measure_rotations(effort)),
         ("scaling", "scaling", lambda: measure_scaling(effort)),
         ("scaling", "draws", measure_draws),

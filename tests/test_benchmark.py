@@ -24,10 +24,11 @@ def test_quick_benchmark_writes_figures_and_resumes(tmp_path):
     assert row["network"] == "mnist_fconv2" and row["graph"] > row["twin_graph"] > 0
     assert min(row[key] for key in ("step_ms", "twin_step_ms", "log_prob_ms", "sample_ms", "memory_gb")) > 0
     assert row["ratio"] == row["step_ms"] / row["twin_step_ms"]
-    done = run(*options, "--only", "networks", "others", "--resume")
+    done = run(*options, "--only", "networks", "conditions", "others", "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
     again = json.loads((tmp_path / "benchmark.json").read_text())
     assert again["networks"] == figures["networks"] and again["others"]
+    assert all(row["ratio"] == row["given_ms"] / row["plain_ms"] > 0 for row in again["conditions"])
     assert "| mnist_fconv2 |" in (tmp_path / "benchmark.md").read_text()
     assert (tmp_path / "benchmark.png").stat().st_size > 1000
 

@@ -203,3 +203,73 @@ def test_results_stand_beside_the_papers(run, tmp_path):
 
 def test_experiments_have_names_of_their_own():
     assert len({experiment.name for experiment in EXPERIMENTS}) == len(EXPERIMENTS) == 17
+
+
+@pytest.fixture(scope="module")
+def given_run(tmp_path_factory):
+    """A finished run on digits given their class."""
+    folder = tmp_path_factory.mktemp("given") / "digits"
+    assert main(["train", *SMALL_RUN, "--condition", "labels", "--epochs", "2", "--out", str(folder)]) == 0
+    return RunFolder(folder)
+
+
+def test_training_given_labels(given_run):
+    report, config = json.loads(given_run.report.read_text()), given_run.read_config()
+    assert report["condition"] == "labels" and config["classes"] == 10 and np.isfinite(report["single_draw"]["mean"])
+    assert given_run.load().takes_condition
+    picture = imread(given_run.path / "samples.png")
+    assert picture.shape[0] > 300  # Ten rows.
+
+
+@pytest.mark.parametrize("which", ["", "best.keras", "saved_model"])
+def test_evaluate_and_sample_given_labels(given_run, tmp_path, capsys, which):
+    path = str(given_run.path / which)
+    arguments = ["--draws", "5", "--weighted-examples", "50", "--per-example", str(tmp_path / "s.npz")]
+    assert main(["evaluate", path, *arguments]) == 0
+    assert np.load(tmp_path / "s.npz")["log_prob"].shape == (360,)
+    assert main(["sample", path, "--condition", "3", "7", "--count", "4", "--out", str(tmp_path / "two.npy")]) == 0
+    two = np.load(tmp_path / "two.npy")
+    assert two.shape == (8, 8, 8, 1)
+    assert main(["sample", path, "--condition", "3", "--count", "4", "--out", str(tmp_path / "one.npy")]) == 0
+    if which != "saved_model":
+        np.testing.assert_array_equal(np.load(tmp_path / "one.npy"), two[:4])
+    assert main(["sample", path, "--out", str(tmp_path / "all.npy")]) == 0
+    assert len(np.load(tmp_path / "all.npy")) == 100
+
+
+def test_training_and_sampling_given_columns(tmp_path):
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    x[:, 1] += 3 * x[:, 0]
+    np.savetxt(tmp_path / "t.csv", x, delimiter=",", header="a,b,c", comments="")
+    arguments = [
+        "--data",
+        str(tmp_path / "t.csv"),
+        "--model",
+        "fmlp",
+        "--condition",
+        "a",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(["train", *SMALL_RUN, *arguments, "--epochs", "2"]) == 0
+    sample = ["sample", str(tmp_path / "run"), "--count", "200", "--out", str(tmp_path / "s.csv")]
+    assert main([*sample, "--condition", "2.0"]) == 0
+    assert (tmp_path / "s.csv").read_text().startswith("b,c\n")
+    high = np.loadtxt(tmp_path / "s.csv", delimiter=",", skiprows=1)
+    assert main([*sample, "--condition", "-2.0"]) == 0
+    low = np.loadtxt(tmp_path / "s.csv", delimiter=",", skiprows=1)
+    assert high.shape == (200, 2) and np.median(high[:, 0]) > np.median(low[:, 0]) + 3
+
+
+def test_conditions_that_do_not_fit_are_named(given_run, run, tmp_path, capsys):
+    for arguments, message in (
+        (
+            ["train", "--condition", "colour", "--epochs", "1", "--out", str(tmp_path / "a")],
+            "conditioned on its labels",
+        ),
+        (["sample", str(given_run.path), "--condition", "11", "--out", str(tmp_path / "a.png")], "labels 0 ... 9.*11"),
+        (["sample", str(run.path), "--condition", "1", "--out", str(tmp_path / "a.png")], "takes no --condition"),
+        (["evaluate", str(run.path), "--condition", "labels"], "takes no condition. Leave out --condition"),
+    ):
+        assert main(arguments) == 2
+        assert re.search(message, capsys.readouterr().err)

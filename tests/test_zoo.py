@@ -117,3 +117,18 @@ def test_networks_for_tables_train():
 def test_what_cannot_be_built_is_named(name, shape, message):
     with pytest.raises(ValueError, match=message):
         zoo.build(name, shape)
+
+
+def test_networks_given_a_condition():
+    keras.utils.set_random_seed(0)
+    images = np.random.default_rng(0).integers(0, 4, [16, 6, 5, 1], np.uint8)
+    flow = zoo.build("fconv2_nsf", (6, 5, 1), levels=4, condition=zoo.labels(3))
+    y = np.arange(16) % 3
+    flow.adapt(images, condition=y, seed=0)
+    flow.compile("adam", jit_compile=False)
+    assert np.isfinite(flow.fit([images, y], epochs=1, verbose=0).history["nll"]).all()
+    assert flow.sample(3, seed=0, condition=2).shape == (3, 6, 5, 1)
+    table = zoo.build("fmlp", (3,), condition=(2,))
+    assert table.base == "spline" and table.is_exact
+    x = np.random.default_rng(0).normal(size=(20, 5)).astype("float32")
+    assert table.log_prob(x[:, :3], condition=x[:, 3:]).shape == (20,)

@@ -22,17 +22,19 @@ class SampleGrid(keras.callbacks.Callback):
       temperature: Temperature of the samples.
       seed: Seed for the samples, which are the same ones each time.
       limits: The values of black and of white; by default those of `Dequantize`, of the data, or 0 and 1.
+      condition: For a conditional flow: `count` conditions, for the samples and for the data alike.
 
     >>> SampleGrid("pictures", every=10).every
     10
     """
 
-    def __init__(self, directory, data=None, every=1, count=25, temperature=1.0, seed=0, limits=None):
+    def __init__(self, directory, data=None, every=1, count=25, temperature=1.0, seed=0, limits=None, condition=None):
         super().__init__()
         if every < 1 or count < 1:
             raise ValueError(f"every and count are at least 1. Received: every={every}, count={count}")
         self.directory, self.data = Path(directory), None if data is None else np.asarray(data[:count])
         self.every, self.count, self.temperature, self.seed, self.limits = every, count, temperature, seed, limits
+        self.given = {} if condition is None else {"condition": condition}
 
     def on_train_begin(self, logs=None):
         shape = tuple(self.model.distribution.event_shape)
@@ -51,14 +53,14 @@ class SampleGrid(keras.callbacks.Callback):
             self._write()
 
     def _write(self):
-        draw = {"temperature": self.temperature, "seed": self.seed}
+        draw = {"temperature": self.temperature, "seed": self.seed, **self.given}
         panels = {
             "samples, dropped at mean": self.model.sample(self.count, mean=True, **draw),
             "samples": self.model.sample(self.count, **draw),
         }
         if self.data is not None:
             panels["data"] = self.data
-            panels["reconstructions"] = self.model.reconstruct(self.data)
+            panels["reconstructions"] = self.model.reconstruct(self.data, **self.given)
         save_panels(self.directory / f"epoch_{self._epoch:04d}.png", panels, self._limits())
         self._written = self._epoch
 

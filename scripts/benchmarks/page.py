@@ -29,6 +29,13 @@ def page(figures: dict) -> str:
             if rows:
                 sections += [f"## Training, {'with' if xla else 'without'} XLA", _table(TRAINING, rows)]
         sections += ["## Density and samples, without XLA", _table(USE, [row for row in networks if not row["xla"]])]
+    if conditions := figures.get("conditions"):
+        sections += [
+            "## A condition of ten numbers",
+            "The same network with and without it, in turns: all densities of what is dropped, couplings and the base "
+            "depend on it. Batches of 128 images or 512 rows.",
+            _table(CONDITIONS, conditions),
+        ]
     if rotations := figures.get("rotations"):
         columns = {name.replace("_", " "): (name, ".2f") for name in rotations[0]}
         columns["size"] = ("size", "d")
@@ -79,6 +86,16 @@ USE = {
     "twin forward, ms": ("twin_forward_ms", ".0f"),
     "ratio": ("log_prob_ratio", ".2f"),
     "128 samples, ms": ("sample_ms", ".0f"),
+}
+
+CONDITIONS = {
+    "network": ("network", ""),
+    "step, ms": ("plain_ms", ".1f"),
+    "with a condition, ms": ("given_ms", ".1f"),
+    "ratio": ("ratio", ".2f"),
+    "log_prob, ms": ("plain_log_prob_ms", ".1f"),
+    "with it, ms": ("given_log_prob_ms", ".1f"),
+    "ratio of log_prob": ("log_prob_ratio", ".2f"),
 }
 
 OTHERS = {
