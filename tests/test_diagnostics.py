@@ -24,21 +24,21 @@ def normal(*shape, seed=0):
 @pytest.mark.parametrize("shift", [0.0, 0.5, 2.0])
 def test_the_classifier_finds_what_there_is_to_find(shift):
     best = 0.5 * (1 + math.erf(shift / 2 / math.sqrt(2)))  # Of any classifier of two normals.
-    got = c2st(normal(3000, 1), normal(3000, 1, seed=1) + shift, epochs=15)
+    got = c2st(normal(3000, 1), normal(3000, 1, seed=1) + shift, steps=400)
     assert abs(got - best) < 0.025
 
 
 def test_the_classifier_sees_what_marginals_do_not():
     x = normal(3000, 2)
     correlated = np.stack([x[:, 0], 0.9 * x[:, 0] + math.sqrt(1 - 0.81) * x[:, 1]], axis=1)
-    assert c2st(correlated, normal(3000, 2, seed=1), epochs=15) > 0.7
+    assert c2st(correlated, normal(3000, 2, seed=1), steps=400) > 0.7
 
 
 def test_the_classifier_is_the_same_for_the_same_seed_and_for_any_units():
     a, b = normal(500, 2), normal(500, 2, seed=1) + 0.3
-    first = c2st(a, b, epochs=3, seed=5)
-    assert first == c2st(a, b, epochs=3, seed=5)
-    assert abs(first - c2st(1e4 * a - 7, 1e4 * b - 7, epochs=3, seed=5)) < 0.02
+    first = c2st(a, b, steps=100, seed=5)
+    assert first == c2st(a, b, steps=100, seed=5)
+    assert abs(first - c2st(1e4 * a - 7, 1e4 * b - 7, steps=100, seed=5)) < 0.02
 
 
 def test_ranks_are_uniform_for_the_true_posterior_and_for_no_other():

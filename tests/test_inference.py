@@ -57,7 +57,7 @@ def test_grids_and_chains_sample_what_they_are_given():
     chains = sample_chains(log_density, lambda n: generator.uniform(-6, 6, (n, 2)), 3000, generator, steps=500)
     for samples in (grid, chains):
         np.testing.assert_allclose(np.cov(samples.T), np.cov(expected.T), atol=0.1)
-        assert c2st(samples, expected, epochs=10) < 0.56
+        assert c2st(samples, expected, steps=400) < 0.56
 
 
 def test_chains_find_modes_in_proportion():

@@ -6,7 +6,7 @@ import numpy as np
 from tfp_flowify.core.seeds import seeded
 
 
-def c2st(samples, reference, folds: int = 5, width: int | None = None, epochs: int = 40, seed: int = 0) -> float:
+def c2st(samples, reference, folds: int = 5, width: int | None = None, steps: int = 2000, seed: int = 0) -> float:
     """The classifier two-sample test: how often a network tells samples from reference samples, on held-out ones.
 
     0.5 means that it cannot, 1 that it always can (Friedman 2004, Lopez-Paz and Oquab 2017). All folds of the
@@ -16,11 +16,11 @@ def c2st(samples, reference, folds: int = 5, width: int | None = None, epochs: i
       samples, reference: Arrays (n, d); of the larger set as many are used as the smaller one has.
       folds: Number of parts that are held out in turn.
       width: Units of the two hidden layers; ten for each dimension if left out, and at least 32.
-      epochs: Passes over the data.
+      steps: Training steps, of 200 samples each.
       seed: Seed for the split, the weights and the order.
 
     >>> points = np.random.default_rng(0).normal(size=(400, 2))
-    >>> c2st(points, points + 100.0, epochs=5)
+    >>> c2st(points, points + 10.0, steps=300)
     1.0
     """
     samples, reference = (np.asarray(x, np.float64) for x in (samples, reference))
@@ -40,7 +40,7 @@ def c2st(samples, reference, folds: int = 5, width: int | None = None, epochs: i
     fold = np.concatenate([generator.permutation(count) % folds for _ in range(2)])
     with seeded(seed):
         network = _networks(x.shape[1], folds, width or max(32, 10 * x.shape[1]))
-        _train(network, x, y, fold, epochs, generator)
+        _train(network, x, y, fold, steps, generator)
     logits = network.predict(np.repeat(x[:, None], folds, axis=1), batch_size=4096, verbose=0)
     held_out = logits[np.arange(len(x)), fold]
     return float(np.mean((held_out > 0) == (y > 0.5)))
@@ -56,17 +56,15 @@ def _networks(features, folds, width):
     return keras.Model(inputs, keras.layers.Reshape((folds,))(logits))
 
 
-def _train(network, x, y, fold, epochs, generator, batch_size=200):
+def _train(network, x, y, fold, steps, generator, batch_size=200):
     """Trains each classifier on all folds but its own."""
     rows = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
     size = min(map(len, rows))
     batch_size = min(batch_size, size)
-    steps = epochs * (size // batch_size)
+    per_epoch = size // batch_size
     rate = keras.optimizers.schedules.CosineDecay(2e-3, steps)
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    network.compile(
-        keras.optimizers.Adam(rate), loss, steps_per_execution=max(1, size // batch_size), jit_compile=False
-    )
-    for _ in range(epochs):
-        order = np.stack([generator.permutation(r)[: size // batch_size * batch_size] for r in rows], axis=1)
+    network.compile(keras.optimizers.Adam(rate), loss, steps_per_execution=per_epoch, jit_compile=False)
+    for _ in range(-(-steps // per_epoch)):
+        order = np.stack([generator.permutation(r)[: per_epoch * batch_size] for r in rows], axis=1)
         network.fit(x[order], y[order], batch_size=batch_size, shuffle=False, verbose=0)

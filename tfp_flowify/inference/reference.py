@@ -45,11 +45,8 @@ def sample_chains(log_density, start, n: int, generator, chains: int = 1000, ste
     values = log_density(points)
     weights = np.exp(values - values.max())
     state = points[generator.choice(len(points), size=chains, p=weights / weights.sum())]
-    size = state.shape[1]
-    state = state + 1e-3 * generator.normal(size=state.shape)
     value, found, every = log_density(state), [], 50
-    half = chains // 2
-    step = 0
+    size, half, step = state.shape[1], chains // 2, 0
     while len(found) * chains < n:
         step += 1
         for mine, others in ((slice(0, half), slice(half, chains)), (slice(half, chains), slice(0, half))):
