@@ -153,6 +153,30 @@ def test_given_is_a_distribution_of_tfp(flow):
     np.testing.assert_allclose(inside, at.log_prob(X[:5], seed=1), rtol=1e-4, atol=1e-5)
 
 
+def test_methods_inside_a_function_of_ones_own(flow):
+    @tf.function(input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([None, 3])])
+    def both(x, c):
+        parts = flow.encode(x, condition=c, seed=1)
+        drawn = flow.sample(tf.shape(x)[0], condition=c, seed=1)
+        return flow.log_prob(x, condition=c, seed=1), drawn, flow.decode(parts, condition=c)
+
+    log_prob, drawn, back = both(X, C)
+    np.testing.assert_allclose(log_prob, flow.log_prob(X, condition=C, seed=1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(drawn, flow.sample(40, condition=C, seed=1), atol=1e-5)
+    np.testing.assert_allclose(back, X, atol=1e-4)
+
+
+def test_flows_that_are_not_built_yet():
+    flow = FlowModel([fl.Dense(3), fl.Dense(1)], condition=(3,))
+    assert flow([tf.constant(X), tf.constant(C)]).shape == (40, 1)
+    flow = FlowModel([fl.Dense(3), fl.Dense(1)], condition=(3,))
+    flow.compile("adam")
+    assert np.isfinite(flow.fit({"x": X, "condition": C}, verbose=0).history["nll"]).all()
+    flow = FlowModel([fl.Dense(3), fl.Dense(1)], condition=(3,))
+    flow.adapt(forms()["dataset of pairs"])
+    assert flow.log_prob(X, condition=C).shape == (40,)
+
+
 def test_gradients_for_the_condition_pass_through_the_methods_too(flow):
     c = tf.constant(C)
     with tf.GradientTape(persistent=True) as tape:
@@ -424,7 +448,7 @@ def test_the_summary_and_the_freezing_of_the_condition_network(capsys):
     flow = coupled(condition=label_network())
     flow.summary()
     shown = capsys.readouterr().out
-    assert "Given a condition (n)" in shown and "a vector of 3 numbers (15 weights)" in shown
+    assert "Given a condition (n,)" in shown and "a vector of 3 numbers (15 weights)" in shown
     flow.condition_network.trainable = False
     flow.compile("adam")
     before = flow.condition_network.get_weights()
@@ -497,7 +521,7 @@ def test_conditions_of_several_parts_are_named():
     flow = plain(condition={"a": (2,), "b": ()})
     good = {"a": C[:, :2], "b": C[:, 2]}
     for bad, message in (
-        ({"a": good["a"]}, r"\{'a': \(n, 2\), 'b': \(n\)\}. Received: missing \['b'\]"),
+        ({"a": good["a"]}, r"\{'a': \(n, 2\), 'b': \(n,\)\}. Received: missing \['b'\]"),
         ({**good, "d": C}, r"not known \['d'\]"),
         ({**good, "b": C[:7, 2]}, "condition_a has 40, condition_b has 7"),
         ({**good, "b": np.full(40, np.nan)}, "40 of 40 entries of condition_b"),

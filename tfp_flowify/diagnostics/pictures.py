@@ -66,7 +66,7 @@ def save_pairs(path, samples: dict, names=None, limits=None, truth=None):
       path: Path of the file.
       samples: Arrays (n, d) by title.
       names: Names of the parameters.
-      limits: (low, high), each (d,); those of the samples if left out.
+      limits: (low, high), each (d,); if left out, those of nearly all samples of the first density, and some room.
       truth: The true parameters (d,), marked where they are given.
 
     >>> save_pairs("posterior.png", {"flow": samples, "reference": others})  # doctest: +SKIP
@@ -75,7 +75,7 @@ def save_pairs(path, samples: dict, names=None, limits=None, truth=None):
 
     arrays = [np.asarray(x) for x in samples.values()]
     size = arrays[0].shape[1]
-    low, high = limits or (np.min([a.min(axis=0) for a in arrays], 0), np.max([a.max(axis=0) for a in arrays], 0))
+    low, high = limits or _limits(arrays[0])
     figure = Figure(figsize=(1.5 * size + 1, 1.5 * size + 1), dpi=120, layout="constrained")
     panels = figure.subplots(size, size, squeeze=False)
     colours = [GREY, BLUE, ORANGE]
@@ -105,6 +105,13 @@ def save_pairs(path, samples: dict, names=None, limits=None, truth=None):
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper right", fontsize=8)
     figure.savefig(path)
+
+
+def _limits(samples):
+    """Where nearly all samples are, and a fifth more on each side."""
+    low, high = np.quantile(samples, [0.002, 0.998], axis=0)
+    room = 0.2 * (high - low) + 1e-9
+    return low - room, high + room
 
 
 def _panels(count, width, height):

@@ -247,10 +247,21 @@ class FlowDistribution(AllVariables, Unbatched):
         some = total > 0
         return tf.where(some, highest + tf.math.log(tf.where(some, total, 1) / num_draws), nothing)
 
-    def _sample_n(self, n, seed=None, temperature=1.0, mean=False, condition=None):
-        if condition is not None:
-            raise ValueError(f"Use {self.name}.given(condition).sample(...), with a batch shape of conditions.")
-        self.admit_condition(condition)
+    def sample(self, sample_shape=(), seed=None, name="sample", condition=None, **kwargs):
+        """Draws (*sample_shape, *event_shape); with a condition, what `given(condition)` draws.
+
+        Args:
+          sample_shape: How many; a number or a shape.
+          seed: Seed for the draws; the same seed gives the same samples.
+          name: As in TFP.
+          condition: For a conditional flow; its leading axes stand behind those of `sample_shape`.
+          **kwargs: `temperature` and `mean`, see above.
+        """
+        if self.admit_condition(condition) is None:
+            return super().sample(sample_shape, seed, name, **kwargs)
+        return self.given(condition).sample(sample_shape, seed, name, **kwargs)
+
+    def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
         return self.generate(n, stateless_seed(seed), temperature, mean)
 
     def generate(self, n, seed, temperature=1.0, mean=False, condition=None):

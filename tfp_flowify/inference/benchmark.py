@@ -144,8 +144,7 @@ def _compare(task, estimator, folder, name, options):
         leaks.append(float(np.mean(outside)))
         if i == 0 and len(task.parameters) <= 5:
             panels = {"reference": reference, estimator.name: samples[:, i]}
-            limits = None if task.low is None else (task.low, task.high)
-            save_pairs(folder / f"{name}_posterior.png", panels, task.parameters, limits, truths[i])
+            save_pairs(folder / f"{name}_posterior.png", panels, task.parameters, truth=truths[i])
     return accuracies, leaks
 
 

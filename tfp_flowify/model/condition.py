@@ -63,9 +63,9 @@ class Condition:
           count: The number of examples; None where it is not known.
         """
         leaves = {name: self._checked(name, value) for name, value in self.leaves(condition).items()}
-        rows = {name: len(value) for name, value in leaves.items()}
-        fits = len(set(rows.values())) == 1 and (count is None or next(iter(rows.values())) in (1, count))
-        if not fits:
+        rows = {name: value.shape[0] for name, value in leaves.items()}  # None where a graph does not know it.
+        known = {number for number in rows.values() if number is not None}
+        if len(known) > 1 or (count is not None and not known <= {1, count}):
             asked = "" if count is None else f", one for each of {count} examples or one for all"
             given = ", ".join(f"{name} has {number}" for name, number in rows.items())
             raise ValueError(f"This flow takes {self.wanted()}{asked}. Received: {given} row(s).")
@@ -85,7 +85,7 @@ class Condition:
 
     def embed_all(self, condition, dtype):
         """The vectors (..., size) of a raw condition with any leading axes; differentiable."""
-        leaves, axes = self.leaves(condition), []
+        leaves, axes, static = self.leaves(condition), [], []
         for name, spec in self.specs.items():
             value = tf.cast(leaves[name], spec.dtype)
             ndims = value.shape.rank - (spec.shape.rank - 1)
@@ -94,7 +94,11 @@ class Condition:
                     f"This flow takes {self.wanted()}, with any leading axes. Received: {name} of {tuple(value.shape)}"
                 )
             axes.append(tf.shape(value)[:ndims])
+            static.append(value.shape[:ndims])
             leaves[name] = tf.reshape(value, tf.concat([[-1], tf.shape(value)[ndims:]], axis=0))
+        if not all(static[0].is_compatible_with(shape) for shape in static):
+            given = ", ".join(f"{name} has {tuple(shape)}" for name, shape in zip(self.names, static, strict=True))
+            raise ValueError(f"All parts of a condition have the same leading axes. Received: {given}")
         count = tf.reduce_prod(axes[0])
         return tf.reshape(self.embed(leaves, count, dtype), tf.concat([axes[0], [self.size]], axis=0))
 
@@ -107,13 +111,12 @@ class Condition:
 
     def wanted(self) -> str:
         """What raw conditions look like, for people."""
-        kinds = [f"({', '.join(map(str, ('n', *spec.shape[1:])))})" for spec in self.specs.values()]
+        kinds = [str(("n", *spec.shape[1:])).replace("'n'", "n") for spec in self.specs.values()]
         if self._keys is None:
             return f"a condition {kinds[0]}"
         if isinstance(self._template, dict):
-            return (
-                "a condition {" + ", ".join(f"{k!r}: {kind}" for k, kind in zip(self._keys, kinds, strict=True)) + "}"
-            )
+            named = ", ".join(f"{key!r}: {kind}" for key, kind in zip(self._keys, kinds, strict=True))
+            return f"a condition {{{named}}}"
         return f"a condition [{', '.join(kinds)}]"
 
     def _as_network_takes(self, leaves):
@@ -128,7 +131,7 @@ class Condition:
         if not tf.is_tensor(value) and value.dtype.kind not in "fiub":
             raise ValueError(f"This flow takes {self.wanted()} of numbers. Received: {name} of type {value.dtype}")
         value = value[None] if len(value.shape) == spec.shape.rank - 1 else value
-        if not spec.shape.is_compatible_with(value.shape) or not value.shape[0]:
+        if not spec.shape.is_compatible_with(value.shape) or value.shape[0] == 0:
             raise ValueError(f"This flow takes {self.wanted()}. Received: {name} of shape {tuple(value.shape)}")
         if not tf.executing_eagerly():
             return tf.cast(value, spec.dtype)

@@ -99,7 +99,7 @@ class FlowModel(Density, Training, keras.Model):
         if self._flow_functions is not None:
             return
         if not self.network.built:
-            self.network.build(input_shape)
+            self.network.build(self._shape_of_data(input_shape))
         check_inputs(self.network, self._condition)
         bijector = model_bijector(self.network, self.densities, *self.network.inputs[1:])
         if bijector.dtype not in (None, tf.as_dtype(self.variable_dtype)):
@@ -152,8 +152,6 @@ class FlowModel(Density, Training, keras.Model):
             self.build((None, *spec.shape[1:]))
 
     def call(self, inputs, training=None):
-        if self._flow_functions is None:
-            return self.network(inputs, training=training)
         if tf.executing_eagerly() and all(map(tf.is_tensor, tf.nest.flatten(inputs))):
             self._door.inputs(inputs)
         x, leaves = self._door.batch(inputs)
@@ -169,11 +167,16 @@ class FlowModel(Density, Training, keras.Model):
         return self.network(x if len(self.network.inputs) == 1 else [x, vectors], training=training)
 
     def compute_output_shape(self, input_shape):
-        if self._condition is not None:
-            input_shape = input_shape["x"] if isinstance(input_shape, dict) else input_shape[0]
-            given = (input_shape[0], self._condition.size)
-            input_shape = input_shape if len(self.network.inputs) == 1 else [input_shape, given]
-        return self.network.compute_output_shape(input_shape)
+        shape = self._shape_of_data(input_shape)
+        if len(self.network.inputs) == 1:
+            return self.network.compute_output_shape(shape)
+        return self.network.compute_output_shape([shape, (shape[0], self._condition.size)])
+
+    def _shape_of_data(self, shapes):
+        """The shape of x among those of what the flow is called on."""
+        if isinstance(shapes, dict):
+            return shapes["x"]
+        return shapes[0] if self._condition is not None and isinstance(shapes[0], list | tuple) else shapes
 
     def adapt(self, x, densities_only=False, seed=None, *, condition=None):
         """Sets scales and shifts by those of data, in one pass: where a fresh flow should start.
