@@ -246,6 +246,7 @@ CASES = {
     "tanh": lambda t: fb.bind(tfb.Tanh(), (4,)),
     "sigmoid": lambda t: fb.bind(tfb.Sigmoid(), (4,)),
     "softplus": lambda t: fb.bind(tfb.Softplus(), (4,)),
+    "logit": lambda t: fb.Sequential([fb.bind(tfb.Sigmoid(), (3,)), fb.Logit(-0.2, [1.1, 2.0, 1.5], t)]),
     "spline_shared": lambda t: fb.bind(fb.Spline(weight((23,), t, 1.0)), (2, 3)),
     "spline_per_channel": lambda t: fb.bind(fb.Spline(weight((3, 14), t, 1.0), bound=1.0), (2, 3)),
     "relu": relu,

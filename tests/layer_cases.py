@@ -106,6 +106,10 @@ def flat(outputs):
     return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(outputs)])
 
 
+def box(x):
+    return tf.math.log((x + [5.0, 6.0]) / (7.0 - x))
+
+
 SIDES = ((1, 0), (0, 2))
 
 CASES = {
@@ -144,6 +148,7 @@ CASES = {
     "sigmoid": (lambda: fl.Sigmoid(), (5,), lambda _: keras.layers.Activation("sigmoid")),
     "softplus": (lambda: fl.Softplus(), (5,), lambda _: keras.layers.Activation("softplus")),
     "logit": (lambda: fl.Logit(), (5,), lambda _: lambda x: tf.math.log(x / (1 - x))),
+    "logit_box": (lambda: fl.Logit([-5.0, -6.0], 7.0), (3, 2), lambda _: box),
     "spline": (lambda: fl.Spline(), (2, 3), spline),
     "spline_per_channel": (lambda: fl.Spline(4, 1.5, per_channel=True), (2, 3), spline),
     "spline_coupling": (lambda: fl.SplineCoupling(), (5,), coupling(2)),
@@ -169,6 +174,10 @@ CASES = {
     "zero_padding": (lambda: fl.ZeroPadding2D(SIDES), (3, 3, 2), lambda _: keras.layers.ZeroPadding2D(SIDES)),
     "cropping": (lambda: fl.Cropping2D(SIDES), (4, 4, 2), lambda _: keras.layers.Cropping2D(SIDES)),
     "split": (lambda: fl.Split(2), (3, 5), lambda _: lambda x: x[..., :2]),
+    "shaped_noise": (lambda: fl.ShapedNoise(fl.Dense(7), width=8), (5,), lambda layer: dense(layer.layer)),
+    "shaped_noise_conv": (
+        lambda: fl.ShapedNoise(fl.Conv2D(3, 2, padding="same")), (3, 3, 1), lambda layer: conv(layer.layer)
+    ),
     "widen": (lambda: fl.Widen(4), (3, 2), lambda _: lambda x: tf.pad(x, [(0, 0), (0, 0), (0, 2)])),
     "rescaling": (lambda: fl.Rescaling(-2.0, 1.0), (5,), lambda _: keras.layers.Rescaling(-2.0, 1.0)),
     "normalization": (lambda: fl.Normalization(), (2, 3), normalization),

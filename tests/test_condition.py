@@ -215,7 +215,7 @@ KINDS = {
     "shape": ((3,), lambda n: C[:n]),
     "number": ((), lambda n: C[:n, 0]),
     "image": ((2, 3, 1), lambda n: RNG.normal(size=(n, 2, 3, 1)).astype("float32")),
-    "dict": ({"a": (2,), "b": ()}, lambda n: {"a": C[:n, :2], "b": C[:n, 2]}),
+    "dict": ({"b": (2,), "a": ()}, lambda n: {"a": C[:n, 2], "b": C[:n, :2]}),
     "whole numbers for real ones": ((1,), lambda n: np.arange(n)[:, None]),
     "set": (summary_network, lambda n: RNG.normal(size=(n, 6, 2)).astype("float32")),
     "labels": (label_network, lambda n: np.arange(n) % 5),
@@ -257,9 +257,9 @@ def test_kinds_of_conditions(kind, tmp_path):
 
 
 def test_adapt_standardizes_conditions():
-    flow = plain(condition={"a": (2,), "b": ()})
-    flow.adapt(X, condition={"a": 100 * C[:, :2] + 1000, "b": 1e-3 * C[:, 2]})
-    vectors = flow.condition_network({"a": 100 * C[:, :2] + 1000, "b": 1e-3 * C[:, 2]})
+    flow, c = plain(condition={"b": (), "a": ()}), {"a": 100 * C[:, 1] + 1000, "b": 1e-3 * C[:, 2]}
+    flow.adapt(X, condition=c)
+    vectors = flow.condition_network(c)
     np.testing.assert_allclose(np.mean(vectors, 0), 0, atol=1e-3)
     np.testing.assert_allclose(np.std(vectors, 0), 1, atol=1e-3)
 
@@ -279,6 +279,19 @@ def test_adapt_sets_scales_of_conditional_densities():
 
 
 # Networks.
+
+
+@pytest.mark.parametrize("layer", [fl.ConditionalAffine, fl.ConditionalSpline])
+def test_conditional_maps_of_images(layer):
+    flow = FlowModel([keras.Input([4, 4, 3]), layer(width=8), fl.Flatten(), fl.Dense(5)], condition=(3,))
+    jitter(flow)
+    x = RNG.normal(size=(6, 4, 4, 3)).astype("float32")
+    z = flow([x, C[:6]])
+    np.testing.assert_allclose(flow.distribution.without_noise(x, flow.condition_network(C[:6])), z, atol=1e-5)
+    np.testing.assert_allclose(flow.decode(flow.encode(x, condition=C[:6]), condition=C[:6]), x, atol=1e-4)
+    assert np.abs(flow([x, C[6:12]]) - z).max() > 1e-3
+    alone = layer(width=8)
+    assert alone((tf.constant(x), tf.constant(C[:6]))).shape == x.shape
 
 
 def test_functional_networks_read_the_condition_where_they_say():
@@ -325,6 +338,32 @@ def test_bases():
     once, same, other = (noisy.log_prob(X, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(once, same)
     assert np.any(once != other)
+
+
+def test_a_flow_as_base_is_adapted_and_may_have_codes():
+    x = 50 * X + 7
+    flow = FlowModel([keras.Input([2]), fl.LeakyReLU()], base=FlowModel([keras.Input([2]), fl.SplineCoupling()]))
+    before = float(np.mean(flow.log_prob(x)))
+    flow.adapt(x)
+    assert before < -100 and float(np.mean(flow.log_prob(x))) > -12
+    coded = FlowModel([keras.Input([2]), fl.Dense(2)], base=FlowModel([keras.Input([2]), fl.Abs()]))
+    assert coded.is_exact and np.isfinite(coded.log_prob(X, seed=1)).all()
+    noisy = FlowModel([keras.Input([2]), fl.Dense(2)], base=plain(condition=(3,)), condition=(3,))
+    at = noisy.distribution.at(noisy.condition_network(C[:1])[0])
+    assert not at.is_exact and at.sample(3, seed=1, temperature=0.5).shape == (3, 2)
+    np.testing.assert_array_equal(at.log_prob(X, seed=1), at.log_prob(X, seed=1))
+
+
+def test_noise_that_is_shaped_is_adapted_too():
+    flow = FlowModel([keras.Input([2]), fl.ShapedNoise(fl.Dense(4)), fl.Dense(2)])
+    flow.adapt(50 * X)
+    assert np.std(flow(50 * X)) < 5
+
+
+def test_variables_of_the_distribution_at_a_condition():
+    flow = coupled(condition=(3,))
+    of_flow = {id(v) for v in flow.distribution.trainable_variables}
+    assert of_flow == {id(v) for v in flow.given(C).trainable_variables} and len(of_flow) > 10
 
 
 def test_a_flow_as_base_is_saved_with_it(tmp_path):
@@ -505,6 +544,10 @@ BAD = {
         lambda f: f.fit(tf.data.Dataset.from_tensor_slices(((X, C[:, :2]),)).batch(10)), r"condition of \(.*2\)"
     ),
     "batches of a generator": (lambda f: f.fit(((X, C[:, :2]),) for _ in range(1)), r"condition of \(.*2\)"),
+    "beside a dataset": (lambda f: f.log_prob(forms()["dataset of pairs"], condition=C), "leave out condition"),
+    "beside a dataset in adapt": (lambda f: f.adapt(forms()["dataset of pairs"], condition=C), "leave out condition"),
+    "pair for data": (lambda f: f.log_prob([X, C]), r"given apart here: \(x, condition=condition\)"),
+    "pair for adapt": (lambda f: f.adapt({"x": X, "condition": C}), "given apart here"),
     "data": (lambda f: f.fit([X[:, :1], C]), r"batches \(n, 2\).*shape=\(40, 1\)"),
 }  # fmt: skip
 
@@ -529,8 +572,13 @@ def test_conditions_of_several_parts_are_named():
     ):
         with pytest.raises(ValueError, match=f"(?s){message}"):
             flow.log_prob(X, condition=bad)
+    labelled = plain(condition=label_network())
     with pytest.raises(ValueError, match=r"whole numbers.*0\.5"):
-        plain(condition=label_network()).log_prob(X, condition=np.full(40, 0.5))
+        labelled.log_prob(X, condition=np.full(40, 0.5))
+    with pytest.raises(ValueError, match="whole numbers"):
+        labelled.given(3.5)
+    with pytest.raises(ValueError, match="same leading axes"):
+        flow.given({**good, "b": C[:7, 2]})
 
 
 def test_superfluous_conditions_are_named():
@@ -581,7 +629,7 @@ def test_superfluous_conditions_are_named():
                 ),
                 condition=(3,),
             ),
-            "layers of tfp_flowify|second input of the model itself",
+            "changes the condition inside the network",
         ),
         (
             lambda: FlowModel(
@@ -592,12 +640,31 @@ def test_superfluous_conditions_are_named():
         (lambda: fl.ShapedNoise(keras.layers.Dense(3)), "that adds noise"),
         (lambda: FlowModel([keras.Input([2]), fl.ShapedNoise(fl.Dense(2))]), "adds no noise here"),
         (lambda: fl.Logit(1.0, 0.0), "low < high"),
-        (lambda: FlowModel([keras.Input([2]), fl.Logit([0.0] * 3, [1.0] * 3)]), "its data have 2 channels"),
+        (lambda: FlowModel([keras.Input([2]), fl.Logit([0.0] * 3, [1.0] * 3)]), r"a box of \(3,\); its data are \(2,\)"),
+        (
+            lambda: FlowModel(keras.Sequential([keras.Input([2]), fl.SplineCoupling()]), condition=(3,)),
+            "were made without it. Give the flow a list",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_no_condition_is_named(make, message):
     with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
         make()
+
+
+def test_a_condition_that_nothing_reads_is_told():
+    with pytest.warns(UserWarning, match="Nothing in .* depends on the condition"):
+        FlowModel([keras.Input([2]), fl.Dense(2)], base="standard", condition=(3,))
+
+
+def test_data_keep_their_precision_under_mixed_policies():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        flow = FlowModel([keras.Input([2]), fl.Logit(-1.0, 1.0), fl.SplineCoupling()], condition=(3,))
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert np.isfinite(tf.cast(flow.predict([np.full_like(X, 0.9999), C], verbose=0), tf.float32)).all()
 
 
 def test_a_box_is_never_left():
@@ -608,3 +675,4 @@ def test_a_box_is_never_left():
     grid = np.stack(np.meshgrid(*axis), -1).reshape(-1, 2).astype("float32")
     total = np.exp(flow.log_prob(grid, batch_size=10**6)).sum() * (2 / 400) * (3 / 400)
     assert abs(total - 1) < 0.02
+    assert np.isneginf(flow.log_prob(np.float32([[0.0, 7.0], [1.0, 3.0], [-4.0, 3.0]]))).all()

@@ -271,6 +271,21 @@ def test_what_does_not_fit_is_named(action, message):
         action(make("coupling"))
 
 
+def test_conditions_are_broadcast_to_data():
+    flow, x = make("coupling"), values((3, 2), T)
+    one = flow.without_noise(x, CONDITIONS[1])
+    np.testing.assert_allclose(one, flow.without_noise(x, tf.constant([CONDITIONS[1]] * 3, T)))
+    np.testing.assert_allclose(flow.prob(x, condition=CONDITIONS[1]), np.exp(flow.log_prob(x, condition=CONDITIONS[1])))
+    with pytest.raises(ValueError, match=r"takes a condition of \(2,\), the flow has one of \(3,\)"):
+        FlowDistribution(linear(2, 2, T), flow_base(), condition_shape=(3,))
+
+
+def test_parameters_that_are_the_same_for_all_examples_and_places():
+    layer = fb.bind(fb.ConditionalTransform((2,), lambda c: tf.constant([1.0, 0.0, 2.0, 0.0], T), dtype=T), (5, 2))
+    z = layer.forward(tf.zeros([2, 5, 2], T), condition=tf.zeros([2, 1], T))
+    np.testing.assert_allclose(z, np.broadcast_to([-1.0, -2.0], (2, 5, 2)))
+
+
 def test_a_layer_may_read_any_shape_of_condition():
     layer = fb.ConditionalTransform((2,), lambda c: tf.reshape(c, [-1, 4]), dtype=T)
     flow = FlowDistribution(layer, condition_shape=(2, 2))

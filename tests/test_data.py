@@ -327,6 +327,9 @@ def test_columns_are_a_condition(tmp_path):
     np.testing.assert_array_equal(together, whole.train[:, [1, 2, 0]])
     np.save(tmp_path / "t.npy", table)
     assert load(str(tmp_path / "t.npy"), condition="1").condition.shape == (1,)
+    assert load(str(tmp_path / "t.csv"), condition="2").condition.columns == ("c",)
+    np.save(tmp_path / "years.npy", np.stack([np.arange(50) % 4, np.arange(50) + 2000], axis=1))
+    assert load(str(tmp_path / "years.npy"), condition="1").levels == 4
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,34 @@ def test_a_posterior_in_a_few_seconds():
     assert np.all(np.abs(samples) <= 10)
 
 
+def test_what_cannot_be_learned_from_is_named():
+    theta, x = TASKS["two_moons"]().draw(30, seed=1)
+    with pytest.raises(ValueError, match="both sides"):
+        inference.posterior_flow(2, (2,), low=[-1.0, -1.0])
+    flow = inference.posterior_flow(2, (2,), theta.min(axis=0), theta.max(axis=0))
+    with pytest.raises(ValueError, match="not on them"):
+        inference.fit_posterior(flow, theta, x)
+    with pytest.raises(ValueError, match="20 simulations or more. Received: 19"):
+        inference.fit_posterior(flow, theta[:19], x[:19])
+
+
+def test_training_is_the_same_for_the_same_seed_and_can_go_on():
+    theta, x = TASKS["two_moons"]().draw(200, seed=1)
+    figures = []
+    for _ in range(2):
+        keras.utils.set_random_seed(0)
+        flow = inference.posterior_flow(2, (2,), blocks=1, width=8)
+        flow.adapt(theta, condition=x)
+        flow.compile(keras.optimizers.SGD(1e-3))
+        data = inference.posterior._batches(theta, x, np.arange(200), 50, seed=3)
+        figures.append(flow.fit(data, epochs=2, verbose=0, shuffle=False).history["nll"])
+    np.testing.assert_allclose(figures[0], figures[1], rtol=1e-5)
+    inference.fit_posterior(flow, theta, x, minutes=0.1)
+    trained = float(np.mean(flow.log_prob(theta, condition=x)))
+    inference.fit_posterior(flow, theta, x, minutes=0.01, adapt=False)
+    assert float(np.mean(flow.log_prob(theta, condition=x))) > trained - 0.5
+
+
 def test_one_parameter_and_a_network_for_the_data():
     generator = np.random.default_rng(0)
     theta = generator.normal(size=(1000, 1)).astype("float32")

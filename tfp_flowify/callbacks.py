@@ -34,7 +34,7 @@ class SampleGrid(keras.callbacks.Callback):
             raise ValueError(f"every and count are at least 1. Received: every={every}, count={count}")
         self.directory, self.data = Path(directory), None if data is None else np.asarray(data[:count])
         self.every, self.count, self.temperature, self.seed, self.limits = every, count, temperature, seed, limits
-        self.given = {} if condition is None else {"condition": condition}
+        self.condition = condition
 
     def on_train_begin(self, logs=None):
         shape = tuple(self.model.distribution.event_shape)
@@ -53,16 +53,22 @@ class SampleGrid(keras.callbacks.Callback):
             self._write()
 
     def _write(self):
-        draw = {"temperature": self.temperature, "seed": self.seed, **self.given}
+        draw = {"temperature": self.temperature, "seed": self.seed, **self._given(self.count)}
         panels = {
             "samples, dropped at mean": self.model.sample(self.count, mean=True, **draw),
             "samples": self.model.sample(self.count, **draw),
         }
         if self.data is not None:
             panels["data"] = self.data
-            panels["reconstructions"] = self.model.reconstruct(self.data, **self.given)
+            panels["reconstructions"] = self.model.reconstruct(self.data, **self._given(len(self.data)))
         save_panels(self.directory / f"epoch_{self._epoch:04d}.png", panels, self._limits())
         self._written = self._epoch
+
+    def _given(self, rows):
+        """The first conditions as an argument of the flow; none where there are none."""
+        if self.condition is None:
+            return {}
+        return {"condition": keras.tree.map_structure(lambda value: value[:rows], self.condition)}
 
     def _limits(self):
         levels = self.model.distribution.bijector.levels

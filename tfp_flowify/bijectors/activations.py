@@ -7,6 +7,7 @@ than one and stays a lower bound. `FlowDistribution.sample` draws such points ag
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import transforms
@@ -98,6 +99,43 @@ class SELU(ELU):
 
     def __init__(self, name=None):
         super().__init__(alpha=1.6732632423543772, scale=1.0507009873554805, name=name)
+
+
+class Logit(Elementwise):
+    """z = log((x - low) / (high - x)), from the box (low, high) to the line.  Onto.
+
+    log_det = sum of log(high - low) - log(x - low) - log(high - x), and -inf where x is outside of the box: there is no
+    density there. The inverse stays inside.
+
+    Args:
+      low, high: The sides of the box: numbers, or arrays of one shape, say (channels,).
+
+    >>> Logit(-1.0, 1.0).forward([0.0]).numpy().tolist()
+    [0.0]
+    """
+
+    def __init__(self, low=0.0, high=1.0, dtype=tf.float32, name=None):
+        dtype = tf.as_dtype(dtype)
+        low, high = np.broadcast_arrays(*(np.asarray(side, dtype.as_numpy_dtype) for side in (low, high)))
+        if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
+            raise ValueError(f"A box has finite sides low < high. Received: low={low}, high={high}")
+        self.low, self.high = low, high
+        super().__init__(low.shape, dtype, name)
+
+    def forward_and_log_slope(self, x, context):
+        width = self.high - self.low
+        share = (x - self.low) / width
+        inside = (x > self.low) & (x < self.high)
+        share = tf.where(inside, share, tf.constant(0.5, x.dtype))
+        log_share, log_rest = tf.math.log(share), tf.math.log1p(-share)
+        log_slope = -log_share - log_rest - np.log(width)
+        return log_share - log_rest, tf.where(inside, log_slope, tf.constant(-math.inf, x.dtype))
+
+    def inverse_and_log_slope(self, z, context):
+        width = self.high - self.low
+        x = self.low + width * tf.math.sigmoid(z)
+        inside = tf.clip_by_value(x, np.nextafter(self.low, self.high), np.nextafter(self.high, self.low))
+        return inside, tf.math.log_sigmoid(z) + tf.math.log_sigmoid(-z) + np.log(width)
 
 
 class Spline(Prepared, Elementwise):

@@ -59,7 +59,7 @@ class Whiten(FlowBijector):
 
     def _parameters_at(self, given, context):
         parameters = context.run(self.conditioner, given)
-        return parameters_for(self, parameters, given, len(self.inputs[0]), self.inputs[1])
+        return parameters_for(self.name, self.transform, parameters, given, len(self.inputs[0]), self.inputs[1])
 
 
 class ConditionalTransform(FlowBijector):
@@ -92,33 +92,35 @@ class ConditionalTransform(FlowBijector):
     def _parameters_at(self, x, context):
         condition = tf.convert_to_tensor(context.condition_for(self.name))
         parameters = context.run(self.conditioner, condition)
-        parameters = parameters_for(self, parameters, x, x.shape.rank - 1, self.inputs[0])
-        places = tf.shape(x)[1 : x.shape.rank - len(self.inputs[0])]
-        if not places.shape[0]:
-            return parameters
+        ndims = len(self.inputs[0])
+        parameters = parameters_for(self.name, self.transform, parameters, x, x.shape.rank - 1, self.inputs[0])
+        places = tf.shape(x)[1 : x.shape.rank - ndims]
+        if not places.shape[0] or parameters.shape.rank == ndims + 1:
+            return parameters  # There are no other places, or the parameters are the same for all examples.
         per_entry = tf.shape(parameters)[1:]
         alike = tf.reshape(parameters, tf.concat([tf.shape(x)[:1], tf.ones_like(places), per_entry], axis=0))
         return tf.broadcast_to(alike, tf.concat([tf.shape(x)[:1], places, per_entry], axis=0))
 
 
-def parameters_for(owner, parameters, given, given_ndims: int, shape):
+def parameters_for(name: str, transform, parameters, given, given_ndims: int, shape):
     """The parameters (..., *shape, size) of a transform, of what a conditioner gave for `given`; checked.
 
     Args:
-      owner: The layer, with a name and a transform.
+      name: Name of the layer, for errors.
+      transform: The transform.
       parameters: As many numbers as the transform needs for values of this shape, with or without leading axes.
       given: The tensor that leading axes are those of, with `given_ndims` axes behind them.
       given_ndims: Number of axes of an event of it.
       shape: Shape of the values that are transformed.
     """
-    parameters, transform = tf.convert_to_tensor(parameters), owner.transform
-    check_dtype(f"The conditioner of {owner.name}", parameters, given.dtype)
+    parameters = tf.convert_to_tensor(parameters)
+    check_dtype(f"The conditioner of {name}", parameters, given.dtype)
     batch_ndims = given.shape.rank - given_ndims
     leading = batch_ndims if parameters.shape.rank > batch_ndims else 0
     numbers = math.prod(parameters.shape[leading:])
     if numbers != math.prod(shape) * transform.size:
         raise ValueError(
-            f"The conditioner of {owner.name} gives {numbers} numbers for {tuple(shape)} values that it transforms; "
+            f"The conditioner of {name} gives {numbers} numbers for {tuple(shape)} values that it transforms; "
             f"{type(transform).__name__} needs {transform.size} for each: {math.prod(shape) * transform.size}."
         )
     return tf.reshape(parameters, tf.concat([tf.shape(parameters)[:leading], [*shape, transform.size]], axis=0))

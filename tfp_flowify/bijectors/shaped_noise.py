@@ -47,19 +47,24 @@ class ShapedNoise(FlowBijector):
                 raise ValueError(f"A Code of {layer.name} carries a choice and cannot be shaped: give None for it.")
         self.layer, self.conditioners = layer, list(conditioners)
         pairs = zip(layer.noise, conditioners, strict=True)
-        self._maps = [None if c is None else _map_of(noise)(noise, c) for noise, c in pairs]
+        self._maps = [None if c is None else _map_of(noise)(noise, c, f"noise of {layer.name}") for noise, c in pairs]
         super().__init__(
             layer.inputs, layer.outputs, layer.noise, layer.residuals, layer.dtype, name or f"ShapedNoise_{layer.name}"
         )
         self.is_onto = layer.is_onto
 
     def forward_and_log_det(self, parts, context):
-        count = len(self.inputs)
         if context.without_noise:
             return self.layer.forward_and_log_det(parts, context)
-        noise, log_scale = self._mapped("forward", parts[0], parts[count:], context)
-        results, log_det = self.layer.forward_and_log_det([*parts[:count], *noise], context)
+        shaped, log_scale = self.shape_noise(parts, context)
+        results, log_det = self.layer.forward_and_log_det(shaped, context)
         return results, log_det + log_scale
+
+    def shape_noise(self, parts, context):
+        """The parts that the layer inside takes, with noise of its mean and deviation; and the log-det of that."""
+        count = len(self.inputs)
+        noise, log_scale = self._mapped("forward", parts[0], parts[count:], context)
+        return [*parts[:count], *noise], log_scale
 
     def inverse_and_log_det(self, parts, context):
         count = len(self.inputs)
@@ -94,8 +99,9 @@ class _Map(tf.Module):
 
     transform = transforms.Standardize()
 
-    def __init__(self, noise, conditioner):
-        super().__init__(name="noise")
+    def __init__(self, noise, conditioner, name):
+        super().__init__()
+        self.title = name
         self.shape, self.conditioner = tuple(noise.event_shape), conditioner
 
     @staticmethod
@@ -109,15 +115,17 @@ class _Map(tf.Module):
         return self._run(self.transform.forward, noise, parameters, given, given_ndims)
 
     def _run(self, function, noise, parameters, given, given_ndims):
-        noise, log_slope = function(noise, parameters_for(self, parameters, given, given_ndims, self.shape))
+        noise, log_slope = function(
+            noise, parameters_for(self.title, self.transform, parameters, given, given_ndims, self.shape)
+        )
         return noise, sum_over(log_slope, self.shape)
 
 
 class _OrthogonalMap(_Map):
     """The same in the space of patches whose copies of a pixel sum to zero."""
 
-    def __init__(self, noise, conditioner):
-        super().__init__(noise, conditioner)
+    def __init__(self, noise, conditioner, name):
+        super().__init__(noise, conditioner, name)
         self.patches, self.prefix = noise.patches, noise.prefix
 
     @staticmethod

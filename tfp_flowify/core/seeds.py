@@ -21,6 +21,8 @@ def stateless_seed(seed):
     >>> stateless_seed(7).numpy().tolist()
     [0, 7]
     """
+    if tf.is_tensor(seed) and seed.dtype == tf.int64:
+        seed = tf.cast(seed, tf.int32)
     if tf.is_tensor(seed) and seed.shape.rank == 0:
         return tf.stack([0, tf.cast(seed, tf.int32)])
     if isinstance(seed, numbers.Integral):

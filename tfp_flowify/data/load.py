@@ -72,8 +72,10 @@ def _given_columns(data, names):
             f"{data.name} has no labels that are known here; tables can be conditioned on columns. Received: data of "
             f"{data.shape}, condition={names!r}"
         )
-    known = data.columns or tuple(map(str, range(data.shape[0])))
+    numbers = tuple(map(str, range(data.shape[0])))
+    known = data.columns or numbers
     wanted = [name.strip() for name in names.split(",")]
+    wanted = [known[numbers.index(n)] if n in numbers and n not in known else n for n in wanted]
     missing = [name for name in wanted if name not in known]
     if missing or len(set(wanted)) < len(wanted) or len(wanted) >= len(known):
         raise ValueError(
@@ -84,7 +86,8 @@ def _given_columns(data, names):
     rest = [i for i in range(len(known)) if i not in given]
     conditions, others = ([getattr(data, split)[:, columns] for split in SPLITS] for columns in (given, rest))
     condition = Data(f"columns {', '.join(wanted)}", *conditions, columns=tuple(wanted))
-    return Data(data.name, *others, data.levels, tuple(known[i] for i in rest), condition)
+    levels = data.levels and _levels(data.name, dict(zip(SPLITS, others, strict=True)))
+    return Data(data.name, *others, levels, tuple(known[i] for i in rest), condition)
 
 
 def _read_npz(path):

@@ -3,11 +3,13 @@
 import math
 
 import numpy as np
-import tensorflow_probability as tfp
 
 from tfp_flowify.diagnostics.calibration import rank_histogram
 
-BLUE, ORANGE, GREY = "tab:blue", "tab:orange", "0.6"
+BLUE, ORANGE, GREEN, GREY = "tab:blue", "tab:orange", "tab:green", "0.6"
+
+#: Deviations within which 99 % of a normal distribution lie.
+WITHIN = 2.576
 
 
 def save_ranks(path, ranks, num_draws: int, names=None, bins: int = 20):
@@ -22,11 +24,10 @@ def save_ranks(path, ranks, num_draws: int, names=None, bins: int = 20):
     """
     counts, expected = rank_histogram(ranks, num_draws, bins)
     figure, panels = _panels(counts.shape[1], 2.6, 2.0)
-    binomial = tfp.distributions.Normal(0.0, 1.0).quantile(0.995)
-    deviation = np.sqrt(expected * (1 - expected / len(ranks)))
+    width = WITHIN * np.sqrt(expected * (1 - expected / len(ranks)))
     for i, panel in enumerate(panels):
-        low, high = expected - float(binomial) * deviation, expected + float(binomial) * deviation
-        panel.fill_between(np.arange(bins), low, high, step="mid", color=GREY, alpha=0.4, linewidth=0)
+        band = (expected - width, expected + width)
+        panel.fill_between(np.arange(bins), *band, step="mid", color=GREY, alpha=0.4, linewidth=0)
         panel.bar(np.arange(bins), counts[:, i], width=0.9, color=BLUE)
         panel.set_title(_name(names, i), fontsize=9)
         panel.set(xticks=[0, bins - 1], xticklabels=["0", str(num_draws)], yticks=[])
@@ -49,7 +50,7 @@ def save_coverage(path, curves: dict, count: int):
     figure = Figure(figsize=(4, 3.8), dpi=120, layout="constrained")
     axis = figure.subplots()
     level = np.linspace(0, 1, 101)
-    width = 2.576 * np.sqrt(level * (1 - level) / count)
+    width = WITHIN * np.sqrt(level * (1 - level) / count)
     axis.fill_between(level, level - width, level + width, color=GREY, alpha=0.3, linewidth=0)
     axis.plot(level, level, color="0.4", linewidth=1)
     for title, (nominal, inside) in curves.items():
@@ -60,7 +61,7 @@ def save_coverage(path, curves: dict, count: int):
 
 
 def save_pairs(path, samples: dict, names=None, limits=None, truth=None):
-    """Writes a PNG of samples of one or two densities: each parameter alone, and each pair of them.
+    """Writes a PNG of samples of up to four densities: each parameter alone, and each pair of them.
 
     Args:
       path: Path of the file.
@@ -73,38 +74,44 @@ def save_pairs(path, samples: dict, names=None, limits=None, truth=None):
     """
     from matplotlib.figure import Figure
 
-    arrays = [np.asarray(x) for x in samples.values()]
-    size = arrays[0].shape[1]
-    low, high = limits or _limits(arrays[0])
+    arrays = {title: np.asarray(x) for title, x in samples.items()}
+    if len(arrays) > 4:
+        raise ValueError(f"save_pairs draws four densities at most. Received: {len(arrays)}")
+    size = next(iter(arrays.values())).shape[1]
+    low, high = _limits(next(iter(arrays.values()))) if limits is None else limits
     figure = Figure(figsize=(1.5 * size + 1, 1.5 * size + 1), dpi=120, layout="constrained")
     panels = figure.subplots(size, size, squeeze=False)
-    colours = [GREY, BLUE, ORANGE]
-    for i in range(size):
-        for j in range(size):
-            panel = panels[i, j]
-            panel.set(xlim=(low[j], high[j]), xticks=[], yticks=[])
-            if j > i:
-                panel.set_axis_off()
-                continue
-            for title, array, colour in zip(samples, arrays, colours, strict=False):
-                if i == j:
-                    bins = np.linspace(low[i], high[i], 50)
-                    panel.hist(array[:, i], bins, density=True, histtype="step", color=colour, label=title)
-                else:
-                    panel.scatter(array[:2000, j], array[:2000, i], s=1, alpha=0.4, color=colour, linewidths=0)
-            if i != j:
-                panel.set_ylim(low[i], high[i])
-            if truth is not None:
-                panel.axvline(truth[j], color="black", linewidth=0.8)
-                if i != j:
-                    panel.axhline(truth[i], color="black", linewidth=0.8)
-            if i == size - 1:
-                panel.set_xlabel(_name(names, j), fontsize=8)
-            if j == 0 and i:
-                panel.set_ylabel(_name(names, i), fontsize=8)
+    for i, j in np.ndindex(size, size):
+        panel = panels[i, j]
+        panel.set(xlim=(low[j], high[j]), xticks=[], yticks=[])
+        if j > i:
+            panel.set_axis_off()
+            continue
+        _draw_pair(panel, arrays, i, j, (low, high), truth)
+        if i == size - 1:
+            panel.set_xlabel(_name(names, j), fontsize=8)
+        if j == 0 and i:
+            panel.set_ylabel(_name(names, i), fontsize=8)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper right", fontsize=8)
     figure.savefig(path)
+
+
+def _draw_pair(panel, arrays, i, j, limits, truth):
+    """Parameter i against parameter j, or a histogram where they are the same."""
+    low, high = limits
+    for (title, x), colour in zip(arrays.items(), (GREY, BLUE, ORANGE, GREEN), strict=False):
+        if i == j:
+            panel.hist(
+                x[:, i], np.linspace(low[i], high[i], 50), density=True, histtype="step", color=colour, label=title
+            )
+        else:
+            panel.scatter(x[:2000, j], x[:2000, i], s=1, alpha=0.4, color=colour, linewidths=0)
+            panel.set_ylim(low[i], high[i])
+    if truth is not None:
+        panel.axvline(truth[j], color="black", linewidth=0.8)
+        if i != j:
+            panel.axhline(truth[i], color="black", linewidth=0.8)
 
 
 def _limits(samples):

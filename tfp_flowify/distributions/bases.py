@@ -9,6 +9,7 @@ from tfp_flowify.bijectors.context import Context
 from tfp_flowify.bijectors.given import Given
 from tfp_flowify.core.checks import as_shape
 from tfp_flowify.core.variables import AllVariables
+from tfp_flowify.distributions.given import GivenFlow
 from tfp_flowify.distributions.inverted import Inverted
 from tfp_flowify.distributions.normal import DiagonalNormal
 
@@ -32,7 +33,8 @@ class ConditionalNormal(AllVariables, tf.Module):
     -0.9189
     """
 
-    reparameterization_type, batch_shape, is_exact = tfd.FULLY_REPARAMETERIZED, tf.TensorShape([]), True
+    reparameterization_type, batch_shape = tfd.FULLY_REPARAMETERIZED, tf.TensorShape([])
+    is_exact, draws = True, False
 
     def __init__(self, event_shape, conditioner, transform=None, dtype=tf.float32, name="ConditionalNormal"):
         super().__init__(name=name)
@@ -59,35 +61,42 @@ class ConditionalNormal(AllVariables, tf.Module):
 class PlainBase:
     """A distribution of TFP as a base: without a batch shape, the same whatever the condition."""
 
-    is_exact = True
-
     def __init__(self, distribution):
         self.distribution = distribution
+        self.draws = isinstance(distribution, GivenFlow)  # A flow at one condition may have noise.
+        self.is_exact = getattr(distribution, "is_exact", True)
 
     def given(self, condition):
         return self.distribution
 
     def score(self, z, context, seed=None):
-        return self.distribution.log_prob(z)
+        return self.distribution.log_prob(z, seed=seed) if self.draws else self.distribution.log_prob(z)
 
     def draw(self, n, context, seed, temperature=1.0):
-        distribution, x = self.distribution, self.distribution.sample([n], seed=seed)
-        if (not tf.is_tensor(temperature) and temperature == 1) or isinstance(distribution, StandardUniform):
-            return x
+        distribution, is_cold = self.distribution, tf.is_tensor(temperature) or temperature != 1
+        if not is_cold or isinstance(distribution, StandardUniform):
+            return distribution.sample([n], seed=seed)
+        if self.draws:
+            return distribution.sample([n], seed=seed, temperature=temperature)
         if isinstance(distribution, StandardNormal | DiagonalNormal):
-            mean = distribution.mean()
+            mean, x = distribution.mean(), distribution.sample([n], seed=seed)
             return mean + (x - mean) * tf.cast(temperature, x.dtype)
+        if isinstance(distribution, tfd.TransformedDistribution):  # What a `ConditionalNormal` is at one condition.
+            base = PlainBase(distribution.distribution)
+            return distribution.bijector.forward(base.draw(n, context, seed, temperature))
         raise ValueError(f"A temperature is for a normal base. Received: {distribution.name}")
 
 
 class FlowBase:
     """Another flow as a base: it is given the same condition, where it takes one."""
 
+    draws = True
+
     def __init__(self, flow):
         self.flow, self.is_exact = flow, flow.is_exact
 
     def given(self, condition):
-        return self.flow if self.flow.condition_shape is None else self.flow.given(condition)
+        return self.flow if self.flow.condition_shape is None else self.flow.at(condition)
 
     def score(self, z, context, seed=None):
         return self.flow.score(z, 1, seed, training=context.training, condition=self._condition(context))

@@ -69,7 +69,7 @@ class FlowDistribution(AllVariables, Unbatched):
         self._layers_to_prepare = untracked(self, layers_to_prepare(bijector))
         dtype = bijector.dtype or tf.as_dtype(dtype or tf.float32)
         bases = [StandardNormal(shape, dtype) for shape in bijector.outputs] if base is None else as_list(base)
-        _check_base(bases, bijector.outputs, dtype)
+        _check_base(bases, bijector.outputs, dtype, self.condition_shape)
         # Distributions inside a tracked list cannot be written to a SavedModel; their variables must be.
         self._bases = untracked(self, [self._as_base(base) for base in bases])
         self._base_variables = [variable for base in bases for variable in base.variables]
@@ -102,7 +102,10 @@ class FlowDistribution(AllVariables, Unbatched):
 
     @property
     def joint(self) -> tfd.TransformedDistribution:
-        """The distribution of [x, *noise]: exact, and an ordinary one of TFP. For a condition, `given(c).joint`."""
+        """The distribution of [x, *noise], an ordinary one of TFP: exact, but for a base that is a flow with noise.
+
+        Of a conditional flow, `given(c).joint`.
+        """
         if self.condition_shape is not None:
             raise ValueError(f"{self.name} depends on a condition. Use given(condition).joint, for one condition.")
         parts = [*(base.given(None) for base in self._bases), *self.bijector.residuals]
@@ -121,7 +124,7 @@ class FlowDistribution(AllVariables, Unbatched):
         >>> flow.batch_shape, flow.sample(3, seed=1).shape, flow.log_prob([0.0, 0.0]).shape
         (TensorShape([5]), TensorShape([3, 5, 2]), TensorShape([5]))
         """
-        return GivenFlow(self, self.admit_condition(condition))
+        return GivenFlow(self, condition)
 
     def at(self, condition) -> "FlowDistribution":
         """The flow at one value of the condition, without leading axes: a flow that takes none."""
@@ -154,8 +157,17 @@ class FlowDistribution(AllVariables, Unbatched):
         return prepare(self._layers_to_prepare, training, condition)
 
     def without_noise(self, x, condition=None):
-        """The ordinary network: noise zero, residuals ignored."""
-        return self.bijector.without_noise(self._admit(x), self.prepare(condition=self.admit_condition(condition)))
+        """The ordinary network: noise zero, residuals ignored.
+
+        Args:
+          x: Data, (..., *event_shape).
+          condition: For a conditional flow: of the leading axes of the data, or broadcast to them.
+        """
+        x, condition = self._admit(x), self.admit_condition(condition)
+        if condition is not None:
+            batch = tf.shape(x)[: x.shape.rank - self.event_shape.rank]
+            condition = tf.broadcast_to(condition, tf.concat([batch, self.condition_shape], axis=0))
+        return self.bijector.without_noise(x, self.prepare(condition=condition))
 
     def log_prob(self, value, name="log_prob", num_draws=1, seed=None, chunk_size=16, condition=None):
         """The log-density where the flow is exact, else a bound from `num_draws` draws of the noise.
@@ -172,6 +184,10 @@ class FlowDistribution(AllVariables, Unbatched):
             raise ValueError(f"Received: num_draws={num_draws}, chunk_size={chunk_size}; both are at least 1.")
         arguments = {"num_draws": num_draws, "seed": seed, "chunk_size": min(chunk_size, num_draws)}
         return super().log_prob(self._admit(value), name=name, condition=self.admit_condition(condition), **arguments)
+
+    def prob(self, value, name="prob", **kwargs):
+        """The exponential of `log_prob`, with the same arguments."""
+        return tf.exp(self.log_prob(value, name, **kwargs))
 
     def _log_prob(self, x, num_draws=1, seed=None, chunk_size=1, condition=None):
         # One batch axis, whatever x has: the Keras layers inside may take no other.
@@ -211,8 +227,8 @@ class FlowDistribution(AllVariables, Unbatched):
         return log_det + sum(scores) - sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
 
     def _seeds_of_bases(self, seed):
-        """A seed for each base that draws noise of its own."""
-        return [None if base.is_exact else fold_in(salted(seed, "base"), i) for i, base in enumerate(self._bases)]
+        """A seed for each base that may draw noise of its own."""
+        return [fold_in(salted(seed, "base"), i) if base.draws else None for i, base in enumerate(self._bases)]
 
     def _importance_weighted(self, points, num_draws, seed, chunk_size, context):
         """The log of the mean of `num_draws` weights, `chunk_size` at a time."""
@@ -335,13 +351,16 @@ def _draw(bases, n, context, seed, temperature) -> list:
     return [base.draw(n, context, fold_in(seed, i), temperature) for i, base in enumerate(bases)]
 
 
-def _check_base(bases, shapes, dtype):
+def _check_base(bases, shapes, dtype, condition_shape):
     given = [(tuple(base.event_shape), tuple(base.batch_shape), base.dtype) for base in bases]
     if given != [(shape, (), dtype) for shape in shapes]:
         raise ValueError(
             f"The base must have the event shapes {shapes} of the network, no batch shape and the type {dtype.name}. "
             f"Received: event shape, batch shape and type {given}"
         )
+    wanted = {b.condition_shape for b in bases if isinstance(b, FlowDistribution)} - {None, condition_shape}
+    if wanted:
+        raise ValueError(f"The base takes a condition of {wanted.pop()}, the flow has one of {condition_shape}.")
 
 
 def _reparameterization(bijector, bases):

@@ -4,11 +4,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.core.seeds import stateless_seed
+from tfp_flowify.core.variables import AllVariables
 
 tfd = tfp.distributions
 
 
-class GivenFlow(tfd.Distribution):
+class GivenFlow(AllVariables, tfd.Distribution):
     """A conditional flow at some values of its condition: an ordinary distribution of TFP.
 
     It is what `FlowDistribution.given(condition)` and `FlowModel.given(condition)` return.

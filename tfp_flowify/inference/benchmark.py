@@ -36,13 +36,10 @@ PAGE = """# Posteriors from simulations
 Two-sample accuracy (C2ST) of samples against reference samples of the posterior, mean over observations, and each: 0.5
 is best, 1 worst. `published` is neural posterior estimation of the package sbi 0.23 in the benchmark's own re-run (mean
 of ten observations, values not standardized there). Calibration: the least p-value over parameters of the chi-square
-test that ranks are uniform, and how often the truth lies in the 80 % region.
+test that ranks are uniform, and how often the truth lies in the 80 % region. `outside`: samples outside of the prior.
 
-At most {minutes} min of training for each on two cores, {observations} observations, {samples} samples, {truths} truths
-for calibration, seed {seed}.
-
-| task | simulations | estimator | C2ST | published | least p | 80 % region | outside prior | epochs | seconds |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+| task | simulations | estimator | C2ST | published | least p | 80 % region | outside | epochs | seconds | of at most |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 #: Draws for each truth in the test of calibration, and bins of the histogram of their ranks.
 DRAWS, BINS = 99, 20
@@ -57,7 +54,7 @@ class Options:
       observations: Number of data sets for which samples are compared with reference samples.
       samples: Number of samples of each, for that comparison.
       truths: Number of simulations for the test of calibration.
-      seed: Seed of everything.
+      seed: Seed for simulations, weights, order and draws.
     """
 
     minutes: float = 1.0
@@ -87,7 +84,7 @@ def run(tasks, simulations, estimators, folder, options: Options | None = None, 
     for number, (task, count, estimator) in enumerate(wanted, 1):
         path = folder / f"{task}_{count}_{estimator}.json"
         head = f"[{number}/{len(wanted)}] {task}, {count:,} simulations, {estimator}"
-        if path.is_file():
+        if path.is_file() and json.loads(path.read_text())["options"] == dataclasses.asdict(options):
             log(f"{head}: there already")
             continue
         log(f"{head} ...")
@@ -165,8 +162,7 @@ def read(folder) -> list:
 
 def page(results: list) -> str:
     """A page with a table of all figures."""
-    options = results[0]["options"] if results else {}
-    lines = [PAGE.format(**options)] if options else []
+    lines = [PAGE]
     for r in results:
         published = PUBLISHED[r["task"]].get(r["simulations"])
         each = ", ".join(f"{accuracy:.3f}" for accuracy in r["c2st"])
@@ -181,6 +177,7 @@ def page(results: list) -> str:
             f"{r['outside_prior']:.1%}",
             str(r["training"]["epochs"]),
             f"{r['training']['seconds']:.0f}",
+            f"{60 * r['options']['minutes']:.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from tfp_flowify.core.seeds import seeded
-from tfp_flowify.inference.posterior import fit_posterior, posterior_flow
+from tfp_flowify.inference.posterior import LEARNING_RATE, LOWER, PATIENCE, TIMES, fit_posterior, posterior_flow
 
 
 class FlowEstimator:
@@ -64,8 +64,6 @@ class ZukoEstimator:
         self.figures = self._fit(*inputs, minutes, batch_size_for(len(theta)))
 
     def _fit(self, theta, x, minutes, batch_size):
-        from tfp_flowify.inference.posterior import LEARNING_RATE, LOWER, PATIENCE, TIMES
-
         torch, begun, count = self._torch, time.perf_counter(), len(theta) // 10
         optimizer = torch.optim.Adam(self._flow.parameters(), LEARNING_RATE)
         steps = -(-(len(theta) - count) // batch_size)

@@ -5,9 +5,9 @@ import time
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfp_flowify import layers
-from tfp_flowify.core.seeds import seeded
 from tfp_flowify.model import FlowModel
 from tfp_flowify.optimizer import FusedAdam
 
@@ -19,6 +19,9 @@ LOWER = 0.3
 
 #: How often that is done before training ends.
 TIMES = 4
+
+#: With fewer simulations there would be next to none to validate on.
+FEWEST = 20
 
 #: Steps that are taken between two looks at the clock.
 AT_ONCE = 8
@@ -44,6 +47,8 @@ def posterior_flow(
     >>> posterior_flow(2, condition=(3,), low=[-1.0, -1.0], high=[1.0, 1.0]).is_exact
     True
     """
+    if (low is None) != (high is None):
+        raise ValueError(f"A box has both sides, low and high. Received: low={low}, high={high}")
     front = [keras.Input([features]), *([] if low is None else [layers.Logit(low, high)]), layers.Normalization()]
     body = [layers.ConditionalAffine(width=width)]
     for i in range(blocks if features > 1 else 0):
@@ -51,18 +56,22 @@ def posterior_flow(
     return FlowModel([*front, *body], "spline" if features == 1 else "normal", seed, condition, name="posterior")
 
 
-def fit_posterior(flow, theta, x, minutes: float = 1.0, batch_size: int = 128, seed: int = 0, verbose=0) -> dict:
+def fit_posterior(
+    flow, theta, x, minutes: float = 1.0, batch_size: int = 128, seed: int = 0, adapt: bool = True, verbose=0
+) -> dict:
     """Trains a flow on simulations, until validation no longer improves or time is used up; keeps the best weights.
 
-    A tenth of the simulations is for validation. Where it no longer improves, training goes on from the best weights
-    with a lower learning rate, a few times.
+    A tenth of the simulations, chosen at random, is for validation. Where it no longer improves, training goes on from
+    the best weights with a lower learning rate, a few times.
 
     Args:
       flow: A conditional `FlowModel`.
       theta, x: Parameters and data of simulations, (n, ...) each; x in the structure that the flow takes.
       minutes: Time for training.
       batch_size: Size of batches; larger ones for more simulations.
-      seed: Seed for the order.
+      seed: Seed for the choice and the order of simulations.
+      adapt: Whether to set scales and shifts to these simulations first, as a fresh flow needs it. It would undo what a
+        trained one has learned.
       verbose: As in Keras.
 
     Returns:
@@ -70,25 +79,51 @@ def fit_posterior(flow, theta, x, minutes: float = 1.0, batch_size: int = 128, s
 
     >>> fit_posterior(flow, theta, x, minutes=1.0)["validation"]  # doctest: +SKIP
     """
-    theta = np.asarray(theta, np.float32)
-    count = len(theta) // 10
-    train, validation = ([theta[rows], _rows(x, rows)] for rows in (slice(count, None), slice(count)))
-    begun = time.perf_counter()
-    flow.adapt(train[0], condition=train[1], seed=seed)
-    steps = -(-len(train[0]) // batch_size)
-    flow.compile(FusedAdam(LEARNING_RATE, global_clipnorm=5.0), steps_per_execution=min(AT_ONCE, steps))
+    theta, begun = np.asarray(theta, flow.variable_dtype), time.perf_counter()
+    if len(theta) < FEWEST:
+        raise ValueError(f"A posterior is learned from {FEWEST} simulations or more. Received: {len(theta)}")
+    order = np.random.default_rng(seed).permutation(len(theta))
+    held_out, used = np.split(order, [len(theta) // 10])
+    if adapt:
+        flow.adapt(theta[used], condition=_rows(x, used), seed=seed)
+    _check_support(flow, theta, x)
+    steps = -(-len(used) // batch_size)
     plateau = Plateau(max(2, -(-PATIENCE // steps)), minutes, begun)
-    with seeded(seed):
-        flow.fit(
-            train,
-            validation_data=(validation,),
-            validation_batch_size=max(batch_size, min(count, 2000)),
-            epochs=10**6,
-            batch_size=batch_size,
-            callbacks=[plateau],
-            verbose=verbose,
-        )
+    flow.compile(FusedAdam(LEARNING_RATE, global_clipnorm=5.0), steps_per_execution=min(AT_ONCE, steps))
+    flow.fit(
+        _batches(theta, x, used, batch_size, seed),
+        validation_data=({"x": theta[held_out], "condition": _rows(x, held_out)},),
+        validation_batch_size=max(batch_size, min(len(held_out), 2000)),
+        epochs=10**6,
+        shuffle=False,  # The batches are.
+        callbacks=[plateau],
+        verbose=verbose,
+    )
+    if plateau.weights is None:
+        raise FloatingPointError("Training diverged: no epoch had a finite validation figure.")
     return {"validation": -plateau.best, "epochs": plateau.epochs, "seconds": time.perf_counter() - begun}
+
+
+def _check_support(flow, theta, x):
+    """Raises an error where parameters lie where the flow has no density, such as on the sides of a box."""
+    extreme = np.unique(np.concatenate([theta.argmin(axis=0), theta.argmax(axis=0)]))
+    log_prob = np.asarray(flow.log_prob(theta[extreme], condition=_rows(x, extreme)))
+    if np.isneginf(log_prob).any():
+        outside = theta[extreme][np.isneginf(log_prob)][0]
+        raise ValueError(
+            f"The flow has no density at {outside}: parameters lie between the sides of the box, not on them."
+        )
+
+
+def _batches(theta, x, rows, batch_size, seed) -> tf.data.Dataset:
+    """Batches of simulations in an order that depends on the seed alone, another one in each epoch."""
+    inputs = keras.tree.map_structure(tf.convert_to_tensor, {"x": theta, "condition": x})
+    order = tf.data.Dataset.from_tensor_slices(rows).shuffle(len(rows), seed=seed).batch(batch_size)
+
+    def take(chosen):
+        return keras.tree.map_structure(lambda value: tf.gather(value, chosen), inputs)
+
+    return order.map(take, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
 
 class Plateau(keras.callbacks.Callback):
@@ -137,4 +172,4 @@ class Plateau(keras.callbacks.Callback):
 
 
 def _rows(x, rows):
-    return keras.tree.map_structure(lambda value: value[rows], x)
+    return keras.tree.map_structure(lambda value: np.asarray(value)[rows], x)

@@ -51,7 +51,12 @@ class Task(ABC):
         """Parameters and data of n simulations."""
         generator = np.random.default_rng(seed)
         theta = self.prior(n, generator)
-        return theta.astype(np.float32), self.simulate(theta, generator).astype(np.float32)
+        x = self.simulate(theta, generator).astype(np.float32)
+        theta = theta.astype(np.float32)
+        if self.low is not None:  # Rounding must not lead to the sides, where there is no density.
+            low, high = np.float32(self.low), np.float32(self.high)
+            theta = np.clip(theta, np.nextafter(low, high), np.nextafter(high, low))
+        return theta, x
 
 
 class Boxed(Task):

@@ -96,7 +96,7 @@ class ReLU(Activation):
     def make_bijector(self, shape, densities):
         channels = shape[-1:]
         scale = densities.add("log_noise_scale", channels, float(keras.ops.log(self.noise_scale)))
-        density = [_parameters(densities, name, channels) for name in ("sign_logit", "log_scale")]
+        density = [densities.add_parameters(name, channels) for name in ("sign_logit", "log_scale")]
         return fb.bind(fb.ReLU(channels, scale, *density), shape)
 
 
@@ -112,7 +112,7 @@ class Abs(Activation):
         return keras.ops.absolute(x)
 
     def make_bijector(self, shape, densities):
-        return fb.bind(fb.Abs(_parameters(densities, "sign_logit"), self.variable_dtype), shape)
+        return fb.bind(fb.Abs(densities.add_parameters("sign_logit"), self.variable_dtype), shape)
 
 
 @register
@@ -209,8 +209,7 @@ class Logit(Activation):
         super().__init__(**kwargs)
         self.autocast = False  # In half precision, numbers near the ends would be the ends.
         self.low, self.high = (np.asarray(side, np.float64).tolist() for side in (low, high))
-        if not np.all(np.isfinite([low, high])) or not np.all(np.less(low, high)):
-            raise ValueError(f"A box has sides low < high, both finite. Received: low={low}, high={high}")
+        fb.Logit(self.low, self.high)  # Raises where that is no box.
 
     def call(self, x):
         return self.run(self._bijector(x.shape[1:]), x)
@@ -219,12 +218,10 @@ class Logit(Activation):
         return self._bijector(shape)
 
     def _bijector(self, shape):
-        if self.low == 0 and self.high == 1:
-            return fb.bind(tfb.Invert(tfb.Sigmoid()), shape)
-        sides = [np.asarray(side, self.variable_dtype) for side in (self.low, self.high)]
-        if any(side.shape not in ((), tuple(shape[-1:])) for side in sides):
-            raise ValueError(f"{self.name} has sides {self.low}, {self.high}; its data have {shape[-1]} channels.")
-        return fb.bind(tfb.Invert(tfb.Sigmoid(*sides)), shape)
+        logit = fb.Logit(self.low, self.high, self.variable_dtype)
+        if logit.inputs[0] not in ((), tuple(shape[-1:])):
+            raise ValueError(f"{self.name} has a box of {logit.inputs[0]}; its data are {tuple(shape)}.")
+        return fb.bind(logit, shape)
 
 
 @register
@@ -256,11 +253,6 @@ class Spline(Activation):
 
     def make_bijector(self, shape, densities):
         return fb.bind(self.spline, shape)
-
-
-def _parameters(densities, name, shape=()):
-    """A weight, or what a network of the condition adds to one."""
-    return densities.add(name, shape) if densities.condition is None else densities.add_parameters(name, shape)
 
 
 # The layers by the names of Keras' activation functions, with Keras' default arguments.

@@ -123,9 +123,10 @@ class Residual(Dropping):
             )
 
     def _chain(self, layers, input_shape, condition):
+        if not layers:
+            return None
         takes_it = any(layer.takes_condition for layer in layers)
-        given = {"condition": condition if takes_it else None}
-        return chain(layers, input_shape[1:], self.dtype_policy, **given) if layers else None
+        return chain(layers, input_shape[1:], self.dtype_policy, condition=condition if takes_it else None)
 
     def call(self, inputs):
         x = as_list(inputs)[0]

@@ -31,6 +31,9 @@ def chain_tensors(layers, tensor, condition=None):
 
 def wants_condition(layer) -> bool:
     """Whether a layer, or a model of layers, takes a condition beside its input."""
-    if isinstance(layer, keras.Model):
-        return len(getattr(layer, "inputs", None) or []) == 2
-    return getattr(layer, "takes_condition", False)
+    return has_two_inputs(layer) if isinstance(layer, keras.Model) else getattr(layer, "takes_condition", False)
+
+
+def has_two_inputs(network) -> bool:
+    """Whether a Keras model takes two tensors: the second is for a condition."""
+    return len(getattr(network, "inputs", None) or []) == 2

@@ -29,6 +29,8 @@ class ConditionalMap(FlowLayer):
 
     def build(self, input_shape):
         input_shape, condition = split_shapes(input_shape)
+        if None in input_shape[1:]:
+            raise ValueError(f"{self.name} takes events of known size. Received: shape={input_shape}")
         if condition is None:
             raise ValueError(
                 f"{self.name} depends on a condition, and is given none. Call it on [x, condition], or use it in "
@@ -44,7 +46,8 @@ class ConditionalMap(FlowLayer):
                 f"The conditioner of {self.name} gives {numbers} numbers. It maps {channels[0]} channels, with "
                 f"{transform.size} numbers for each: {wanted}."
             )
-        self.bijector = fb.ConditionalTransform(channels, KerasFunction(self.model), transform, self.variable_dtype)
+        function = fb.ConditionalTransform(channels, KerasFunction(self.model), transform, self.variable_dtype)
+        self.bijector = fb.bind(function, input_shape[1:])
 
     def call(self, inputs, training=None):
         return self.run(self.bijector, inputs, training)
@@ -53,7 +56,7 @@ class ConditionalMap(FlowLayer):
         return split_shapes(input_shape)[0]
 
     def make_bijector(self, shape, densities):
-        return fb.bind(self.bijector, shape)
+        return self.bijector
 
 
 @register
@@ -94,7 +97,7 @@ class ConditionalSpline(ConditionalMap):
 
 def split_shapes(input_shape) -> tuple:
     """The shape of x and the size of the condition, or None, of what a layer is called on: x or [x, condition]."""
-    if not isinstance(input_shape, list) or not isinstance(input_shape[0], list | tuple):
+    if not isinstance(input_shape[0], list | tuple):
         return tuple(input_shape), None
     x, condition = map(tuple, input_shape)
     if len(condition) != 2 or condition[-1] is None:

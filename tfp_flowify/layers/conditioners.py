@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfp_flowify.bijectors.context import InContext
-from tfp_flowify.layers.chain import chain, chain_tensors
+from tfp_flowify.layers.chain import chain, chain_tensors, has_two_inputs
 
 
 def conditioner_for(
@@ -19,8 +19,9 @@ def conditioner_for(
         condition alone.
       size: Number of parameters for one dropped value.
       dtype: Dtype policy of the model.
-      kind: "last" acts on the last axis alone and may be used on events with more axes in front. By default images and
-        sequences get convolutions, where the dropped values fit their grid, and anything else a dense network.
+      kind: "last" acts on the last axis alone and may be used on events with more axes in front; "dense" sees all of
+        the event at once. By default images and sequences get convolutions, where the dropped values fit their grid,
+        and anything else a dense network.
       width: Units of its two hidden layers.
       condition: Size of a condition that the model sees as well, its second input; None where there is none.
 
@@ -35,7 +36,7 @@ def conditioner_for(
     if kind == "last":
         return _model((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype, condition)
     grid = given[:-1]
-    if len(grid) in (1, 2) and outputs % math.prod(grid) == 0:
+    if kind != "dense" and len(grid) in (1, 2) and outputs % math.prod(grid) == 0:
         return _model(given, _convolutions(len(grid), outputs // math.prod(grid), width), dtype, condition)
     return _model(given, _dense(math.prod(given), outputs, width), dtype, condition, flatten=True)
 
@@ -93,16 +94,11 @@ class KerasFunction(InContext):
     def __init__(self, function):
         super().__init__()
         self.layer = function if isinstance(function, keras.layers.Layer) else AsLayer(function)
-        self.takes_condition = takes_condition(function)
+        self.takes_condition = has_two_inputs(function)
 
     def __call__(self, x, context):
         inputs = [x, context.condition_for(self.layer.name)] if self.takes_condition else x
         return tf.cast(self.layer(inputs, training=context.training), x.dtype)
-
-
-def takes_condition(network) -> bool:
-    """Whether a conditioner takes a condition beside what it is a function of: whether it has two inputs."""
-    return len(getattr(network, "inputs", None) or []) == 2
 
 
 class AsLayer(keras.layers.Layer):
@@ -166,7 +162,7 @@ def ensure_built(network, shape, condition: int | None = None) -> tuple:
       shape: Event shape of its first input.
       condition: Size of the condition of the flow; None where it has none.
     """
-    if not takes_condition(network):
+    if not has_two_inputs(network):
         return tuple(network(keras.Input(shape)).shape)
     if condition is None:
         raise ValueError(

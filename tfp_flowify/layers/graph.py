@@ -69,6 +69,11 @@ class _Call:
 
     def _check(self, count):
         layer = self.layer
+        if self._places and not isinstance(layer, FlowLayer | keras.Model):
+            raise ValueError(
+                f"{layer.name} ({type(layer).__name__}) changes the condition inside the network. Give the flow a "
+                "model that does so: FlowModel(..., condition=model)."
+            )
         if not isinstance(layer, FlowLayer) and not is_graph(layer):
             raise TypeError(
                 f"A flow is made of layers of tfp_flowify.layers. Received: {layer.name} ({type(layer).__name__}). "

@@ -27,8 +27,10 @@ class ShapedNoise(FlowLayer):
 
     def __init__(self, layer, width=None, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(layer, FlowLayer) or layer.takes_condition:
+        if not isinstance(layer, FlowLayer):
             raise TypeError(f"ShapedNoise takes a layer of tfp_flowify that adds noise. Received: layer={layer!r}")
+        if layer.takes_condition:
+            raise TypeError(f"{layer.name} reads the condition itself, so its noise cannot be shaped from outside.")
         self.layer = layer
         self.width = width if width is None else whole_number("width", width)
 
@@ -55,6 +57,14 @@ class ShapedNoise(FlowLayer):
 
     def _conditioner(self, densities, shape, event, count):
         """Two numbers for each entry of the noise, where there are as many: then it may be convolutional."""
-        given = (shape, event, 2) if count == 2 * math.prod(event) else (shape, (count,), 1)
-        network = conditioner_for(*given, self.dtype_policy, width=self.width, condition=densities.condition)
+        per_entry = count == 2 * math.prod(event)
+        network = conditioner_for(
+            shape,
+            event if per_entry else (count,),
+            2 if per_entry else 1,
+            self.dtype_policy,
+            kind=None if per_entry else "dense",
+            width=self.width,
+            condition=densities.condition,
+        )
         return densities.add_conditioner(network)

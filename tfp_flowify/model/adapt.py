@@ -8,12 +8,10 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
-from tfp_flowify.augmentation import draw
 from tfp_flowify.bijectors.binding import Bound
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.core.moments import moments, not_too_small, standardization, typical
-from tfp_flowify.core.seeds import salted
-from tfp_flowify.distributions import ConditionalNormal, FlowDistribution
+from tfp_flowify.distributions import ConditionalNormal
 from tfp_flowify.math.floor import LEAST_LOG_SCALE
 
 
@@ -36,17 +34,12 @@ class Adapter:
         self._scale = 0.0  # The typical deviation of what went into the layer in front.
         self._least = 0.0  # The least log-scale of a density.
 
-    def adapt(self, bijector, bases, x, seed):
-        """Sets a flow to data x: its bijector, and the densities of its outputs."""
-        parts = self.forward(bijector, [x, *draw(bijector.noise, [len(x)], seed)])
-        for base, z in zip(bases, parts, strict=False):
-            self.set_base(base, z, seed)
-        self.warn_of_small_units()
-
     def forward(self, bijector, parts) -> list:
         """Sets a bijector, and returns what it then gives."""
         if isinstance(bijector, Bound):
             return self.forward(bijector.bijector, parts)
+        if isinstance(bijector, fb.ShapedNoise):
+            return self.forward(bijector.layer, bijector.shape_noise(parts, self._context)[0])
         if isinstance(bijector, fb.Graph) and not isinstance(bijector, fb.Linear):
             return bijector.walk(parts, lambda inside, taken: (self.forward(inside, taken), 0.0))[0]
         if not isinstance(bijector, fb.Whiten):
@@ -63,11 +56,8 @@ class Adapter:
             self._set_relu(bijector, parts[0])
         return self._values(bijector, parts)
 
-    def set_base(self, base, z, seed):
-        """Sets a base to the mean and deviation of the network's output; a flow to that output as its data."""
-        if isinstance(base, FlowDistribution):
-            self.forward(base.bijector, [z, *draw(base.bijector.noise, [len(z)], salted(seed, "base"))])
-            return
+    def set_base(self, base, z):
+        """Sets a base to the mean and deviation of the network's output."""
         if isinstance(base, ConditionalNormal):
             self._set_whiten(base.whiten, z)
             return

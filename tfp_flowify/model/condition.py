@@ -78,6 +78,19 @@ class Condition:
             for name, value in leaves.items()
         }
 
+    def cast(self, name: str, value):
+        """A leaf in the type that the network takes; it fails where whole numbers are wanted and others given."""
+        dtype = self.specs[name].dtype
+        value = tf.convert_to_tensor(value)
+        if dtype.is_floating or not value.dtype.is_floating:
+            return tf.cast(value, dtype)
+        whole = tf.reduce_all(tf.equal(value, tf.floor(value)))
+        message = f"A condition has whole numbers. Received: {name} with others."
+        if tf.executing_eagerly() and not whole:
+            raise ValueError(message)
+        with tf.control_dependencies([tf.debugging.Assert(whole, [message])]):
+            return tf.cast(value, dtype)
+
     def embed(self, leaves: dict, count, dtype, training=False):
         """The vectors of `count` examples, of a row for each or of one for all."""
         vectors = self.network(self._as_network_takes(leaves), training=training)
@@ -87,7 +100,7 @@ class Condition:
         """The vectors (..., size) of a raw condition with any leading axes; differentiable."""
         leaves, axes, static = self.leaves(condition), [], []
         for name, spec in self.specs.items():
-            value = tf.cast(leaves[name], spec.dtype)
+            value = self.cast(name, leaves[name])
             ndims = value.shape.rank - (spec.shape.rank - 1)
             if ndims < 0 or not spec.shape[1:].is_compatible_with(value.shape[ndims:]):
                 raise ValueError(
@@ -106,8 +119,8 @@ class Condition:
         """Lets `Normalization` layers of the network measure the conditions that reach them."""
         for layer in self.network.layers:
             if isinstance(layer, Normalization) and layer.trainable:
-                front = keras.Model(self.network.inputs, layer.input)
-                layer.adapt(np.asarray(front([leaves[name] for name in self.names])))
+                front = keras.Model(self._template, layer.input)
+                layer.adapt(np.asarray(front(self._as_network_takes(leaves))))
 
     def wanted(self) -> str:
         """What raw conditions look like, for people."""

@@ -100,7 +100,7 @@ class Density:
         drawn = []
         for start, batch_seed in zip(range(0, max(n, 1), batch_size), numbered(seed, "batches"), strict=False):
             size = min(batch_size, n - start)
-            rows = {name: c if len(c) == 1 else c[start : start + size] for name, c in leaves.items()}
+            rows = {name: c if c.shape[0] == 1 else c[start : start + size] for name, c in leaves.items()}
             drawn.append(function(size, temperature, batch_seed, rows))
         return tf.concat(drawn, axis=0)
 
@@ -108,7 +108,8 @@ class Density:
         """The distribution of x given a condition: an ordinary one of TFP, with the conditions as its batch.
 
         `flow.given(c).sample(1000)` has the shape (1000, len(c), *event_shape), and `log_prob(x)` broadcasts as TFP
-        does. Both can be differentiated with respect to c. In a loop, wrap what you ask of it in a `tf.function`.
+        does. Both can be differentiated with respect to c. In a loop, wrap what you ask of it in a `tf.function`. Its
+        `trainable_variables` are all of the flow but those of the condition network, which has run already.
 
         Args:
           condition: As for `log_prob`, with any leading axes, or none for one condition.
@@ -118,10 +119,9 @@ class Density:
             functions.door.refuse(condition)
             raise ValueError(f"{self.name} takes no condition: its distribution is {self.name}.distribution.")
         leaves = functions.condition.leaves(condition)
-        if tf.executing_eagerly():
-            for name, value in leaves.items():
-                if not np.isfinite(np.asarray(value, np.float64)).all():
-                    raise ValueError(f"A condition has finite numbers. Received: {name} with others.")
+        for name, value in leaves.items():
+            if tf.executing_eagerly() and not np.isfinite(np.asarray(value, np.float64)).all():
+                raise ValueError(f"A condition has finite numbers. Received: {name} with others.")
         return self.distribution.given(functions.condition.embed_all(leaves, functions.dtype))
 
     def encode(self, x, seed=None, batch_size=1024, *, condition=None) -> list:
@@ -189,6 +189,7 @@ class Density:
         """Checked batches of an array or a dataset and of the condition; data are cast as their turn comes."""
         door = self._door
         if isinstance(x, tf.data.Dataset):
+            door.refuse_beside_dataset(condition)
             elements = ((b, leaves or {}) for b, leaves in map(door.batch, map(data_of, door.inputs(x))))
         else:
             elements = [door.asked(x, condition)]

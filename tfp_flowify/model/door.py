@@ -42,17 +42,22 @@ class Door:
             return inputs, None
         x, condition = self._pair(inputs)
         self.check.batch(x)
+        leaves = self._leaves_that_fit(condition)
+        return x, {name: self.condition.cast(name, leaf) for name, leaf in leaves.items()}
+
+    def _leaves_that_fit(self, condition) -> dict:
+        """The leaves of a batch of conditions, or their specs, with shapes that the flow takes."""
         leaves = self.condition.leaves(condition)
         for name, spec in self.condition.specs.items():
             if not spec.shape.is_compatible_with(leaves[name].shape):
-                raise ValueError(
-                    f"This flow takes {self.condition.wanted()}. Received: {name} of {tuple(leaves[name].shape)}"
-                )
-        return x, {name: tf.cast(leaves[name], spec.dtype) for name, spec in self.condition.specs.items()}
+                raise ValueError(f"This flow takes {self.condition.wanted()}. Received: {name} of {leaves[name].shape}")
+        return leaves
 
     def asked(self, x, condition) -> tuple:
         """An array and the leaves of its condition, {} without one, as the methods for densities take them."""
         self.refuse(condition)
+        if self.condition is not None and condition is None and (isinstance(x, dict) or _is_pair(x)):
+            raise ValueError("Data and condition are given apart here: (x, condition=condition).")
         x = self.check.array(x)
         return x, ({} if self.condition is None else self.for_each(condition, len(x)))
 
@@ -65,6 +70,12 @@ class Door:
         """Raises an error where a condition is given to a flow that takes none."""
         if self.condition is None and condition is not None:
             raise ValueError("This flow takes no condition. Make one that does: FlowModel(network, condition=shape).")
+
+    @staticmethod
+    def refuse_beside_dataset(condition):
+        """Raises an error where a condition is given beside a dataset, which has its own."""
+        if condition is not None:
+            raise ValueError("The condition of a dataset comes with its data: leave out condition=...")
 
     def data_in(self, inputs):
         """x alone, of anything that `inputs` takes but a dataset: for its shape."""
@@ -84,10 +95,8 @@ class Door:
 
     def _refuse_condition(self, inputs):
         """Names a condition that is too much; any other data that do not fit get the errors of the check."""
-        is_pair = isinstance(inputs, list | tuple) and len(inputs) == 2 and all(hasattr(v, "shape") for v in inputs)
-        if (isinstance(inputs, dict) and CONDITION in inputs) or (
-            is_pair and len(inputs[0].shape) == len(self.check.event_shape) + 1
-        ):
+        is_pair = _is_pair(inputs) and len(inputs[0].shape) == len(self.check.event_shape) + 1
+        if is_pair or (isinstance(inputs, dict) and CONDITION in inputs):
             self.refuse(inputs)
 
     def _dataset(self, dataset):
@@ -100,7 +109,7 @@ class Door:
             )
         x, condition = self._pair(first)
         self.check.element(x)
-        self.batch({X: x, CONDITION: tf.nest.map_structure(_example_of, condition)})
+        self._leaves_that_fit(condition)
 
         def check(*element):
             x, leaves = self.batch(element[0])
@@ -115,5 +124,6 @@ def is_lone(inputs) -> bool:
     return is_array(inputs) and not isinstance(inputs, list)
 
 
-def _example_of(spec):
-    return tf.zeros([size or 1 for size in spec.shape], spec.dtype) if spec.shape.rank is not None else spec
+def _is_pair(inputs) -> bool:
+    """Whether this is a list of two arrays."""
+    return isinstance(inputs, list | tuple) and len(inputs) == 2 and all(hasattr(value, "shape") for value in inputs)

@@ -1,6 +1,7 @@
 """A network of flow layers as a Keras model: trained with fit, saved, exported, and a density of its data."""
 
 import random
+import warnings
 from pathlib import Path
 
 import keras
@@ -8,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
+from tfp_flowify.augmentation import draw
 from tfp_flowify.core.moments import some_rows
 from tfp_flowify.core.private import layers_inside
 from tfp_flowify.core.seeds import salted
@@ -117,7 +119,19 @@ class FlowModel(Density, Training, keras.Model):
         )
         door = Door(InputCheck(distribution.event_shape, bijector.levels), self._condition)
         self._flow_functions = FlowFunctions(distribution, self._run_network, door)
+        self._warn_if_nothing_reads_the_condition()
         self.built = True
+
+    def _warn_if_nothing_reads_the_condition(self):
+        reads = len(self.network.inputs) == 2 or isinstance(self.base, FlowModel) or self.base != "standard"
+        parts = [self.densities, *(part for part in layers_inside(self.densities) if isinstance(part, Densities))]
+        if self._condition is None or reads or any(part.conditioners for part in parts):
+            return
+        warnings.warn(
+            f"Nothing in {self.name} depends on the condition: no layer reads it, nothing is dropped, and the base is "
+            'standard. Use base="normal", SplineCoupling or ConditionalAffine.',
+            stacklevel=4,
+        )
 
     def _make_bases(self, shapes):
         """The densities of the outputs; None for standard normal ones."""
@@ -168,7 +182,7 @@ class FlowModel(Density, Training, keras.Model):
 
     def compute_output_shape(self, input_shape):
         shape = self._shape_of_data(input_shape)
-        if len(self.network.inputs) == 1:
+        if self._condition is None or len(self.network.inputs) == 1:
             return self.network.compute_output_shape(shape)
         return self.network.compute_output_shape([shape, (shape[0], self._condition.size)])
 
@@ -195,6 +209,7 @@ class FlowModel(Density, Training, keras.Model):
         """
         self.build_from(x)
         if isinstance(x, tf.data.Dataset):
+            self._door.refuse_beside_dataset(condition)
             x, leaves = _first_examples(map(self._door.batch, map(data_of, self._door.inputs(x))))
             named = x
         else:
@@ -205,8 +220,19 @@ class FlowModel(Density, Training, keras.Model):
         if self._condition is not None and not densities_only:
             self._condition.adapt(leaves)
         context = fb.Context(condition=self._vectors(x, leaves or None))
+        self._adapt_to(x, context, densities_only, salted(seed, "adapt"))
+
+    def _adapt_to(self, x, context, densities_only, seed):
+        """Sets the flow to data, layer after layer, and then the density of its output."""
         adapter = Adapter(self._frozen(), densities_only, self.densities, context)
-        adapter.adapt(self.distribution.bijector, self._bases or [], x, salted(seed, "adapt"))
+        bijector = self.distribution.bijector
+        parts = adapter.forward(bijector, [x, *draw(bijector.noise, [len(x)], seed)])
+        if isinstance(self.base, FlowModel):
+            self.base._adapt_to(parts[0], context, densities_only, salted(seed, "base"))
+            return
+        for base, z in zip(self._bases or [], parts, strict=False):
+            adapter.set_base(base, z)
+        adapter.warn_of_small_units()
 
     def _frozen(self) -> list:
         """The variables of all layers that are frozen."""
@@ -310,10 +336,10 @@ def _as_base(flow, condition, shapes) -> FlowDistribution:
     if wanted is not None and (condition is None or wanted != (condition.size,)):
         given = "none" if condition is None else f"({condition.size},)"
         raise ValueError(f"The base {flow.name!r} takes a condition of {wanted}. That of this flow is {given}.")
-    if wanted is not None and flow.condition_network.trainable_weights:
+    if wanted is not None and any(np.any(weight) for weight in flow.condition_network.get_weights()):
         raise ValueError(
             f"The base {flow.name!r} is given the condition as this flow embeds it, so its own condition network would "
-            f"not be used. Make it with condition={wanted}."
+            f"not be used. Make it with condition={wanted}, and adapt the whole flow."
         )
     return base
 

@@ -56,10 +56,9 @@ class FlowFunctions:
         if num_draws not in self._log_prob:
 
             def log_prob(x, leaves, seed):
-                arguments = {"condition": self._vectors(leaves, tf.shape(x)[0])}
-                return self.distribution.score(
-                    self.check.asserted(x), num_draws, seed, min(num_draws, CHUNK), **arguments
-                )
+                vectors = self._vectors(leaves, tf.shape(x)[0])
+                chunk = min(num_draws, CHUNK)
+                return self.distribution.score(self.check.asserted(x), num_draws, seed, chunk, condition=vectors)
 
             self._log_prob[num_draws] = _compiled(log_prob, [self.x, self.given, self.seed])
         return self._log_prob[num_draws]

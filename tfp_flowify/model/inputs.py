@@ -1,4 +1,4 @@
-"""The door of a flow: data on their way in, checked for shape, finite numbers, and whole numbers in range."""
+"""What data a flow takes, checked for shape, finite numbers, and whole numbers in range."""
 
 import warnings
 

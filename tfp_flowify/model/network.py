@@ -3,7 +3,7 @@
 import keras
 
 from tfp_flowify.layers.base import FlowLayer
-from tfp_flowify.layers.chain import chain, wants_condition
+from tfp_flowify.layers.chain import chain_tensors, wants_condition
 from tfp_flowify.layers.graph import is_graph, way_out
 
 
@@ -19,6 +19,11 @@ def as_network(network, condition: int | None = None) -> keras.Model:
         raise TypeError(
             f"A flow is made of a list of layers, or a functional or sequential Keras model of them. Received: "
             f"{type(network).__name__} {network.name!r}. Stochastic(model) takes any model as a layer."
+        )
+    if isinstance(network, keras.Sequential) and condition is not None and any(map(wants_condition, network.layers)):
+        raise ValueError(
+            f"The layers of {network.name!r} that could read the condition were made without it. Give the flow a list "
+            "of layers, FlowModel([keras.Input(shape), ...], condition=...), or a functional model of [x, condition]."
         )
     if isinstance(network, keras.Model):
         return network
@@ -44,7 +49,11 @@ def _with_condition(network, condition):
             "Some layers of this flow read the condition, so the shape of the data must be known when it is made. "
             "Start them with keras.Input(shape)."
         )
-    return chain(layers, first.shape[1:], policy_of(network), condition=condition)
+    policy = policy_of(network)
+    given = keras.Input((condition,), dtype=policy.variable_dtype, name="condition")
+    model = keras.Model([first, given], chain_tensors(layers, first, given))
+    model.dtype_policy = policy
+    return model
 
 
 def check_inputs(network: keras.Model, condition):

@@ -82,7 +82,9 @@ class Training:
         )
         self._likelihood_weight, self._supervised = float(likelihood_weight), loss is not None
         self._needs_labels = bool(self._supervised or metrics or weighted_metrics)
-        watched = any(layer.activity_regularizer is not None for layer in layers_inside(self.network))
+        networks = [self.network] if self.condition_network is None else [self.network, self.condition_network]
+        inside = [layer for network in networks for layer in layers_inside(network)]
+        watched = any(layer.activity_regularizer is not None for layer in inside)
         self._output_is_used = self._needs_labels or watched
 
     def get_compile_config(self):
