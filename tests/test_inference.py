@@ -90,7 +90,7 @@ def test_what_cannot_be_learned_from_is_named():
     flow = inference.posterior_flow(2, (2,), theta.min(axis=0), theta.max(axis=0))
     with pytest.raises(ValueError, match="not on them"):
         inference.fit_posterior(flow, theta, x)
-    with pytest.raises(ValueError, match="20 simulations or more. Received: 19"):
+    with pytest.raises(ValueError, match="Received: 19"):
         inference.fit_posterior(flow, theta[:19], x[:19])
 
 

@@ -81,7 +81,7 @@ class PlainBase:
         if isinstance(distribution, StandardNormal | DiagonalNormal):
             mean, x = distribution.mean(), distribution.sample([n], seed=seed)
             return mean + (x - mean) * tf.cast(temperature, x.dtype)
-        if isinstance(distribution, tfd.TransformedDistribution):  # What a `ConditionalNormal` is at one condition.
+        if isinstance(getattr(distribution, "bijector", None), Inverted):  # A `ConditionalNormal` at one condition.
             base = PlainBase(distribution.distribution)
             return distribution.bijector.forward(base.draw(n, context, seed, temperature))
         raise ValueError(f"A temperature is for a normal base. Received: {distribution.name}")
