@@ -8,6 +8,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+from nets import ConditionalConvNet, ConditionalNet, ConvNet, Net, values
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
@@ -22,64 +23,9 @@ from tfp_flowify.math.patches import Patches
 tfb = tfp.bijectors
 
 
-class Net(tf.Module):
-    """A conditioner with weights: features -> outputs, with one hidden layer."""
-
-    def __init__(self, features, outputs, dtype, hidden=5):
-        super().__init__()
-        self.first = tf.Variable(values((features, hidden), dtype), name="first")
-        self.second = tf.Variable(0.3 * values((hidden, outputs), dtype), name="second")
-        self.calls = 0
-
-    def __call__(self, x):
-        self.calls += 1
-        return tf.tensordot(tf.tanh(tf.tensordot(x, self.first, 1)), self.second, 1)
-
-
-class ConvNet(Net):
-    """A conditioner that sees neighbouring pixels."""
-
-    def __call__(self, x):
-        return super().__call__(x + tf.roll(x, 1, axis=-2))
-
-
-class ConditionalNet(fb.Conditional):
-    """A conditioner that sees a condition of two numbers beside its input."""
-
-    def __init__(self, features, outputs, dtype):
-        super().__init__(self.see_both)
-        self.net = Net(features + 2, outputs, dtype)
-
-    def see_both(self, x, condition):
-        return self.net(tf.concat([x, spread(condition, x)], axis=-1))
-
-
-class ConditionalConvNet(ConditionalNet):
-    """The same, and neighbouring pixels."""
-
-    def see_both(self, x, condition):
-        return super().see_both(x + tf.roll(x, 1, axis=-2), condition)
-
-
-def spread(condition, x):
-    """A condition (n, 2) at all places of x (n, ..., features)."""
-    places = tf.shape(x)[1:-1]
-    rows = tf.reshape(condition, tf.concat([tf.shape(x)[:1], tf.ones_like(places), [2]], axis=0))
-    return tf.broadcast_to(rows, tf.concat([tf.shape(x)[:-1], [2]], axis=0))
-
-
 def given(layer, dtype):
     """A conditional layer at one condition, which counts as a parameter: gradients for it are tested too."""
     return fb.Given(layer, tf.Variable([0.7, -0.4], dtype=dtype, name="condition"))
-
-
-@functools.cache
-def _normal(shape, seed):
-    return np.random.default_rng(seed).normal(size=shape)
-
-
-def values(shape, dtype, seed=0):
-    return tf.constant(_normal(tuple(shape), (seed, *shape)), dtype)
 
 
 def weight(shape, dtype, scale=0.4, seed=0):

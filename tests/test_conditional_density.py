@@ -19,8 +19,11 @@ T = tf.float64
 #: Flows whose mass leaves the usual grid.
 WIDE = ("shaped_noise", "relu")
 
-#: The conditions at which each flow is looked at.
+#: The conditions at which each flow is looked at; two of them behind the slow marker.
 CONDITIONS = [(0.0, 0.0), (0.7, -0.4), (-1.2, 0.9)]
+
+
+AT = [pytest.param(c, marks=[pytest.mark.slow] * (c != CONDITIONS[1])) for c in CONDITIONS]
 
 
 def affine(size, transform=None):
@@ -95,7 +98,7 @@ def dimensions(flow):
     return data, sum(b.shape[1] for b in noise_coordinates(flow) if b is not None)
 
 
-@pytest.mark.parametrize("condition", CONDITIONS, ids=str)
+@pytest.mark.parametrize("condition", AT, ids=str)
 @pytest.mark.parametrize("name", [*EXACT, *BOUND])
 def test_densities_integrate_to_one_at_each_condition(name, condition):
     flow = make(name)
@@ -146,7 +149,7 @@ def test_bounds_are_bounds_and_rise_with_the_draws(name):
     assert abs(many.mean() - integrated) < 0.02 + 3 * many.std() / math.sqrt(200)
 
 
-@pytest.mark.parametrize("condition", CONDITIONS, ids=str)
+@pytest.mark.parametrize("condition", AT, ids=str)
 @pytest.mark.parametrize("name", [*EXACT, *BOUND])
 def test_samples_follow_the_density(name, condition):
     flow = make(name)

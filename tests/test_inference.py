@@ -13,11 +13,15 @@ from tfp_flowify.diagnostics import c2st, ranks, uniformity
 from tfp_flowify.inference import TASKS, benchmark
 from tfp_flowify.inference.reference import sample_chains, sample_grid
 
+SLOW_REFERENCES = ("slcp", "sir")
 
-@pytest.mark.parametrize("name", TASKS)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_REFERENCES)) for name in TASKS]
+)
 def test_references_are_posteriors_of_the_simulator(name):
     """Ranks of true parameters among reference samples are uniform: only true posteriors have that."""
-    task, count = TASKS[name](), 60 if name in ("slcp", "sir") else 400
+    task, count = TASKS[name](), 60 if name in SLOW_REFERENCES else 400
     theta, x = task.draw(count, seed=1)
     assert theta.shape == (count, len(task.parameters)) and np.isfinite(x).all()
     generator = np.random.default_rng(2)

@@ -52,9 +52,7 @@ def test_sampling_and_scoring_in_functions(name, jit_compile):
         np.testing.assert_allclose(score(x, seed), flow.log_prob(x, seed=seed), rtol=1e-4, atol=1e-4)
 
 
-TWO_INPUTS = ("concatenate", "whiten", "whiten_spline", "whiten_constant", "given_whiten")
-SINGLE_INPUT = [name for name in CASES if name not in TWO_INPUTS]
-TWO_INPUTS = ("concatenate", "whiten", "whiten_spline", "whiten_constant", "given_whiten")
+TWO_INPUTS = ("concatenate", "whiten", "whiten_spline", "whiten_constant", "given_whiten", "sum", "sum_funnel")
 SINGLE_INPUT = [name for name in CASES if name not in TWO_INPUTS]
 
 

@@ -5,6 +5,9 @@ import numpy as np
 
 from tfp_flowify.core.seeds import seeded
 
+#: Steps in one call of `fit`, at least.
+FITTED = 50
+
 
 def c2st(samples, reference, folds: int = 5, width: int | None = None, steps: int = 2000, seed: int = 0) -> float:
     """The classifier two-sample test: how often a network tells samples from reference samples, on held-out ones.
@@ -62,9 +65,11 @@ def _train(network, x, y, fold, steps, generator, batch_size=200):
     size = min(map(len, rows))
     batch_size = min(batch_size, size)
     per_epoch = size // batch_size
+    epochs = -(-FITTED // per_epoch)  # At once, since each call of `fit` takes its time.
     rate = keras.optimizers.schedules.CosineDecay(2e-3, steps)
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    network.compile(keras.optimizers.Adam(rate), loss, steps_per_execution=per_epoch, jit_compile=False)
-    for _ in range(-(-steps // per_epoch)):
-        order = np.stack([generator.permutation(r)[: per_epoch * batch_size] for r in rows], axis=1)
+    network.compile(keras.optimizers.Adam(rate), loss, steps_per_execution=per_epoch * epochs, jit_compile=False)
+    for _ in range(-(-steps // (per_epoch * epochs))):
+        passes = [[generator.permutation(r)[: per_epoch * batch_size] for r in rows] for _ in range(epochs)]
+        order = np.concatenate(passes, axis=1).T
         network.fit(x[order], y[order], batch_size=batch_size, shuffle=False, verbose=0)

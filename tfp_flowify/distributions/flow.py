@@ -1,7 +1,5 @@
 """The flow as a distribution over data: a bijection on the augmented space, with the noise integrated out."""
 
-import math
-
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -16,6 +14,7 @@ from tfp_flowify.core.seeds import fold_in, salted, stateless_seed
 from tfp_flowify.core.variables import AllVariables
 from tfp_flowify.distributions.bases import ConditionalNormal, FlowBase, PlainBase
 from tfp_flowify.distributions.given import GivenFlow, condition_rows
+from tfp_flowify.distributions.importance import log_mean_weight
 from tfp_flowify.distributions.inverted import Inverted
 
 tfd = tfp.distributions
@@ -232,36 +231,14 @@ class FlowDistribution(AllVariables, Unbatched):
 
     def _importance_weighted(self, points, num_draws, seed, chunk_size, context):
         """The log of the mean of `num_draws` weights, `chunk_size` at a time."""
-        count, chunks = tf.shape(points)[0], -(-num_draws // chunk_size)
         seed = salted(seed, "chunks of draws")
         copies = tf.tile(points, [chunk_size] + [1] * self.event_shape.rank)
         if context.condition is not None:
-            context = context.replace(
-                condition=tf.tile(context.condition, [chunk_size, *[1] * len(self.condition_shape)])
-            )
-
-        def add_chunk(i, highest, total):
-            """Adds weights exp(log_weight - highest); written out, since a sum of none must not make NaN gradients."""
-            weights = self._log_weight(copies, fold_in(seed, i), context)
-            surplus = i * chunk_size + tf.range(chunk_size) >= num_draws
-            weights = tf.reshape(weights, [chunk_size, count])
-            weights = tf.where(surplus[:, None], tf.cast(-math.inf, self.dtype), weights)
-            new = tf.maximum(highest, tf.stop_gradient(tf.reduce_max(weights, axis=0)))
-            shift = tf.where(tf.math.is_finite(new), new, tf.zeros_like(new))
-            return i + 1, new, total * tf.exp(highest - shift) + tf.reduce_sum(tf.exp(weights - shift), axis=0)
-
-        nothing = tf.fill([count], tf.cast(-math.inf, self.dtype))
-        batch = points.shape[:1]
-        _, highest, total = tf.while_loop(
-            lambda i, *_: i < chunks,
-            add_chunk,
-            (tf.constant(0), nothing, tf.zeros([count], self.dtype)),
-            shape_invariants=(tf.TensorShape([]), batch, batch),
-            parallel_iterations=1,
-            maximum_iterations=chunks,
+            repeats = [chunk_size, *[1] * len(self.condition_shape)]
+            context = context.replace(condition=tf.tile(context.condition, repeats))
+        return log_mean_weight(
+            lambda i: self._log_weight(copies, fold_in(seed, i), context), points, num_draws, chunk_size
         )
-        some = total > 0
-        return tf.where(some, highest + tf.math.log(tf.where(some, total, 1) / num_draws), nothing)
 
     def sample(self, sample_shape=(), seed=None, name="sample", condition=None, **kwargs):
         """Draws (*sample_shape, *event_shape); with a condition, what `given(condition)` draws.

@@ -8,15 +8,28 @@ from tfp_flowify.layers.base import FlowLayer, register
 from tfp_flowify.layers.conditioners import KerasFunction, conditioner_for, ensure_built
 
 
-class ConditionalMap(FlowLayer):
+class TakingCondition(FlowLayer):
+    """The base of layers that are called on x or on [x, condition] and run by their `bijector`, made in `build`."""
+
+    takes_condition = True
+
+    def call(self, inputs, training=None):
+        return self.run(self.bijector, inputs, training)
+
+    def compute_output_shape(self, input_shape):
+        return split_shapes(input_shape)[0]
+
+    def make_bijector(self, shape, densities):
+        return self.bijector
+
+
+class ConditionalMap(TakingCondition):
     """The base of the maps whose parameters depend on the condition alone: one function for each channel.
 
     Args:
       conditioner: A Keras model of the condition that gives the parameters, as many for each channel as the map needs.
       width: Units of the hidden layers of the network that it makes without one; that one starts as the identity.
     """
-
-    takes_condition = True
 
     def __init__(self, conditioner=None, width=None, **kwargs):
         super().__init__(**kwargs)
@@ -48,15 +61,6 @@ class ConditionalMap(FlowLayer):
             )
         function = fb.ConditionalTransform(channels, KerasFunction(self.model), transform, self.variable_dtype)
         self.bijector = fb.bind(function, input_shape[1:])
-
-    def call(self, inputs, training=None):
-        return self.run(self.bijector, inputs, training)
-
-    def compute_output_shape(self, input_shape):
-        return split_shapes(input_shape)[0]
-
-    def make_bijector(self, shape, densities):
-        return self.bijector
 
 
 @register

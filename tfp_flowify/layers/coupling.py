@@ -6,13 +6,13 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.arguments import positive
-from tfp_flowify.layers.base import FlowLayer, register
-from tfp_flowify.layers.conditional import split_shapes
+from tfp_flowify.layers.base import register
+from tfp_flowify.layers.conditional import TakingCondition, split_shapes
 from tfp_flowify.layers.conditioners import KerasFunction, conditioner_for, ensure_built
 
 
 @register
-class SplineCoupling(FlowLayer):
+class SplineCoupling(TakingCondition):
     """Keeps some features and bends each of the others by a spline whose parameters a network makes of the kept ones.
 
     Dense on vectors; on sequences and images it splits the channels, and the network is convolutional. Exact.
@@ -30,8 +30,6 @@ class SplineCoupling(FlowLayer):
     >>> SplineCoupling()(tf.ones([5, 4])).shape.as_list()
     [5, 4]
     """
-
-    takes_condition = True
 
     def __init__(self, kept=None, swap=False, bins=8, bound=2.0, conditioner=None, width=None, **kwargs):
         super().__init__(**kwargs)
@@ -64,12 +62,3 @@ class SplineCoupling(FlowLayer):
         function = KerasFunction(self.model)
         coupling = fb.Coupling(features, function, kept, self.swap, spline, self.variable_dtype)
         self.bijector = fb.bind(coupling, (*sides, features))
-
-    def call(self, inputs, training=None):
-        return self.run(self.bijector, inputs, training)
-
-    def compute_output_shape(self, input_shape):
-        return split_shapes(input_shape)[0]
-
-    def make_bijector(self, shape, densities):
-        return self.bijector

@@ -61,6 +61,20 @@ class Door:
         x = self.check.array(x)
         return x, ({} if self.condition is None else self.for_each(condition, len(x)))
 
+    def first_examples(self, dataset, most: int) -> tuple:
+        """Data and the leaves of their conditions, {} without, of the first batches of a dataset."""
+        taken, count = [], 0
+        for x, leaves in map(self.batch, map(data_of, self.inputs(dataset))):
+            taken.append((x, leaves or {}))
+            count += len(x)
+            if count >= most:
+                break
+        if not taken:
+            raise ValueError("The dataset is empty.")
+        data, conditions = zip(*taken, strict=True)
+        leaves = {name: tf.concat([leaves[name] for leaves in conditions], axis=0) for name in conditions[0]}
+        return tf.concat(data, axis=0), leaves
+
     def for_each(self, condition, count: int) -> dict:
         """The leaves of a condition, with a row for each of `count` examples."""
         leaves = self.condition.checked(condition, count)

@@ -25,7 +25,7 @@ from tfp_flowify.model.density import Density
 from tfp_flowify.model.door import Door
 from tfp_flowify.model.functions import FlowFunctions, export_functions
 from tfp_flowify.model.inputs import InputCheck, data_of, is_array
-from tfp_flowify.model.network import as_network, check_inputs, policy_of
+from tfp_flowify.model.network import as_network, base_of, check_inputs, policy_of
 from tfp_flowify.model.summary import flow_summary
 from tfp_flowify.model.training import Training
 
@@ -136,7 +136,7 @@ class FlowModel(Density, Training, keras.Model):
     def _make_bases(self, shapes):
         """The densities of the outputs; None for standard normal ones."""
         if isinstance(self.base, FlowModel):
-            return [_as_base(self.base, self._condition, shapes)]
+            return [base_of(self.base, self._condition, shapes)]
         return None if self.base == "standard" else [self._make_base(*output) for output in enumerate(shapes)]
 
     def _make_base(self, number, shape):
@@ -210,7 +210,7 @@ class FlowModel(Density, Training, keras.Model):
         self.build_from(x)
         if isinstance(x, tf.data.Dataset):
             self._door.refuse_beside_dataset(condition)
-            x, leaves = _first_examples(map(self._door.batch, map(data_of, self._door.inputs(x))))
+            x, leaves = self._door.first_examples(x, ENOUGH)
             named = x
         else:
             named, (x, leaves) = x, self._door.asked(x, condition)
@@ -325,35 +325,3 @@ class FlowModel(Density, Training, keras.Model):
 
     def _density_layers(self) -> list:
         return [self.densities, *layers_inside(self.densities)]
-
-
-def _as_base(flow, condition, shapes) -> FlowDistribution:
-    """The density of another flow as a base, checked."""
-    base = flow.distribution
-    if shapes != [tuple(base.event_shape)]:
-        raise ValueError(f"The base is a flow of {tuple(base.event_shape)}. The network has outputs {shapes}.")
-    wanted = base.condition_shape
-    if wanted is not None and (condition is None or wanted != (condition.size,)):
-        given = "none" if condition is None else f"({condition.size},)"
-        raise ValueError(f"The base {flow.name!r} takes a condition of {wanted}. That of this flow is {given}.")
-    if wanted is not None and any(np.any(weight) for weight in flow.condition_network.get_weights()):
-        raise ValueError(
-            f"The base {flow.name!r} is given the condition as this flow embeds it, so its own condition network would "
-            f"not be used. Make it with condition={wanted}, and adapt the whole flow."
-        )
-    return base
-
-
-def _first_examples(batches):
-    """The data and the conditions, {} without, of the first batches."""
-    taken, count = [], 0
-    for x, leaves in batches:
-        taken.append((x, leaves or {}))
-        count += len(x)
-        if count >= ENOUGH:
-            break
-    if not taken:
-        raise ValueError("adapt was given an empty dataset.")
-    data, conditions = zip(*taken, strict=True)
-    leaves = {name: tf.concat([leaves[name] for leaves in conditions], axis=0) for name in conditions[0]}
-    return tf.concat(data, axis=0), leaves

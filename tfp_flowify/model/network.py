@@ -1,7 +1,9 @@
 """The ordinary network of a flow: a Keras model of the layers that the flow is made of."""
 
 import keras
+import numpy as np
 
+from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.layers.base import FlowLayer
 from tfp_flowify.layers.chain import chain_tensors, wants_condition
 from tfp_flowify.layers.graph import is_graph, way_out
@@ -77,3 +79,20 @@ def policy_of(network):
     layers = layers if isinstance(layers, list | tuple) else []
     default = network.dtype_policy if isinstance(network, keras.Model) else keras.config.dtype_policy()
     return next((layer.dtype_policy for layer in layers if isinstance(layer, FlowLayer)), default)
+
+
+def base_of(flow, condition, shapes) -> FlowDistribution:
+    """The density of another flow as a base, checked."""
+    base = flow.distribution
+    if shapes != [tuple(base.event_shape)]:
+        raise ValueError(f"The base is a flow of {tuple(base.event_shape)}. The network has outputs {shapes}.")
+    wanted = base.condition_shape
+    if wanted is not None and (condition is None or wanted != (condition.size,)):
+        given = "none" if condition is None else f"({condition.size},)"
+        raise ValueError(f"The base {flow.name!r} takes a condition of {wanted}. That of this flow is {given}.")
+    if wanted is not None and any(np.any(weight) for weight in flow.condition_network.get_weights()):
+        raise ValueError(
+            f"The base {flow.name!r} is given the condition as this flow embeds it, so its own condition network would "
+            f"not be used. Make it with condition={wanted}, and adapt the whole flow."
+        )
+    return base
