@@ -64,6 +64,7 @@ def test_predict_and_call_are_the_network_given_the_condition(flow):
     assert flow.compute_output_shape([(None, 2), (None, 3)]) == (None, 1)
 
 
+@pytest.mark.slow
 def test_supervised_and_conditional_at_once():
     flow = coupled(condition=(3,))
     flow.compile("adam", loss="mse", metrics=["mae"], likelihood_weight=0.1)

@@ -234,6 +234,7 @@ def test_densities_and_samples_have_gradients_for_the_condition(name):
     np.testing.assert_allclose(tape.gradient(log_prob, c)[:, 0], moved / (2 * step), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_draws_in_chunks_keep_the_condition_of_their_point():
     flow, c = make("shaped_noise"), tf.constant(CONDITIONS, T)
     x = values((3, *flow.event_shape), T)

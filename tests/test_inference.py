@@ -38,6 +38,7 @@ def test_simulations_are_the_same_for_the_same_seed():
         assert np.any(first != other)
 
 
+@pytest.mark.slow
 def test_two_moons_by_the_density_of_its_simulator():
     """The reference against rejection: simulations whose data fall close to the observation."""
     task = TASKS["two_moons"]()
@@ -98,6 +99,7 @@ def test_what_cannot_be_learned_from_is_named():
         inference.fit_posterior(flow, theta[:19], x[:19])
 
 
+@pytest.mark.slow
 def test_training_is_the_same_for_the_same_seed_and_can_go_on():
     theta, x = TASKS["two_moons"]().draw(200, seed=1)
     figures = []
@@ -115,6 +117,7 @@ def test_training_is_the_same_for_the_same_seed_and_can_go_on():
     assert float(np.mean(flow.log_prob(theta, condition=x))) > trained - 0.5
 
 
+@pytest.mark.slow
 def test_one_parameter_and_a_network_for_the_data():
     generator = np.random.default_rng(0)
     theta = generator.normal(size=(1000, 1)).astype("float32")

@@ -70,7 +70,7 @@ class Door:
             if count >= most:
                 break
         if not taken:
-            raise ValueError("The dataset is empty.")
+            raise ValueError("adapt was given an empty dataset.")
         data, conditions = zip(*taken, strict=True)
         leaves = {name: tf.concat([leaves[name] for leaves in conditions], axis=0) for name in conditions[0]}
         return tf.concat(data, axis=0), leaves
