@@ -174,20 +174,18 @@ def test_every_layer_stands_in_a_conditional_flow(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_shaped_noise_is_the_layer_without_noise_and_tightens_the_bound():
+def test_shaped_noise_is_the_layer_without_noise_and_is_learned():
     keras.utils.set_random_seed(0)
-    x = RNG.normal(size=(2000, 2)).astype("float32") * [1.0, 0.3]
-    bounds = {}
-    for shaped in (False, True):
-        keras.utils.set_random_seed(0)
-        wide = fl.Dense(4)
-        flow = FlowModel([keras.Input([2]), fl.ShapedNoise(wide) if shaped else wide, fl.LeakyReLU(0.3), fl.Dense(2)])
-        flow.adapt(x)
-        flow.compile(keras.optimizers.Adam(5e-3))
-        flow.fit(x, epochs=15, batch_size=100, verbose=0)
-        np.testing.assert_allclose(flow(x), flow.distribution.without_noise(tf.cast(x, tf.float32)), atol=1e-5)
-        bounds[shaped] = float(np.mean(flow.log_prob(x, seed=1)))
-    assert bounds[True] > bounds[False] + 0.02, bounds
+    x = (np.random.default_rng(0).normal(size=(2000, 2)) * [1.0, 0.3]).astype("float32")
+    flow = FlowModel([keras.Input([2]), fl.ShapedNoise(fl.Dense(4)), fl.LeakyReLU(0.3), fl.Dense(2)])
+    flow.adapt(x)
+    np.testing.assert_allclose(flow(x), flow.distribution.without_noise(x), atol=1e-5)
+    before = float(np.mean(flow.log_prob(x, seed=1)))
+    flow.compile(keras.optimizers.Adam(5e-3))
+    flow.fit(x, epochs=15, batch_size=100, verbose=0)
+    np.testing.assert_allclose(flow(x), flow.distribution.without_noise(x), atol=1e-5)
+    entropy = 1 + np.log(2 * np.pi) + np.log(0.3)
+    assert before + 0.1 < float(np.mean(flow.log_prob(x, seed=1))) < -entropy + 0.05
 
 
 # Precision, devices, compilers.

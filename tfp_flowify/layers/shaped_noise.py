@@ -14,7 +14,7 @@ class ShapedNoise(FlowLayer):
     """A layer whose noise has a mean and a deviation by a network of its input, and of the condition if there is one.
 
     Called, it is the layer. In a flow, the noise that the layer adds is shaped by that network before it goes in: the
-    bound gets tighter, for the time that the network takes.
+    bound can get tighter, for the time that the network takes.
 
     Args:
       layer: A layer that adds noise: a `Dense` with more units than features, a `Widen`, a convolution.
