@@ -14,7 +14,7 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.bijectors.conditional import stage_sizes
 from tfp_flowify.bijectors.context import InContext
-from tfp_flowify.bijectors.convolution import pair
+from tfp_flowify.bijectors.convolution import per_side
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.bijectors.pooling import MaxWindows, MeanWindows
 from tfp_flowify.core.checks import bundle
@@ -71,7 +71,7 @@ def scalar(value, dtype):
 
 
 def conv(image, filters, dtype, kernel, strides=1, padding="valid", noise="normal", layer=linear):
-    features = np.prod(pair(kernel)) * image[-1]
+    features = np.prod(per_side(kernel, 2)) * image[-1]
     return fb.Conv2D(
         image, layer(int(features), filters, dtype), kernel, strides, padding,
         log_noise_scale=scalar(-0.3, dtype), log_pad_scale=scalar(0.2, dtype), noise=noise,
@@ -117,6 +117,29 @@ def fourier(image, filters, dtype):
         image, weight((3, 3, n, n), dtype, 0.3, 1), weight((3, 1, filters), dtype, 0.2, 2),
         weight((1, 3, filters, filters), dtype, 0.3, 3), weight((filters,), dtype, 0.3, 4),
     )  # fmt: skip
+
+
+def grouped(cells, groups, features, units, dtype):
+    """A linear layer of groups of patches."""
+    sizes = {"right": features, "left": units}
+    rotations = [
+        fb.GroupedExpm(
+            weight((groups, size * (size - 1) // 2), dtype, 0.4, i),
+            tf.stack([tf.constant(random_orthogonal(size, seed), dtype) for seed in range(groups)]),
+        )
+        for i, size in enumerate(sizes.values())
+    ]
+    scale = weight((units - features,), dtype, 0.3, 5) if units > features else 0.0
+    singular, bias = weight((groups, min(features, units)), dtype, 0.3, 3), weight((groups * units,), dtype, 0.5, 4)
+    return fb.GroupedLinear(cells, rotations[0], singular, rotations[1], bias, scale)
+
+
+def block(dtype, function=tf.nn.softmax):
+    """A function of three numbers as one layer, with a flow of what it takes given what it gives."""
+    net = fb.Sequential([fb.ConditionalTransform((3,), Net(3, 6, dtype), dtype=dtype), linear(3, 4, dtype)])
+    layer = fb.Stochastic(function, (3,), (3,), weight((3,), dtype, 0.3, 7))
+    whiten = fb.WhitenByFlow((3,), net, Net(3, 3, dtype))
+    return fb.Graph([fb.Node(layer, "x", ("z", "d")), fb.Node(whiten, ("z", "d"), "z")], {"x": (3,)}, "z")
 
 
 def relu(dtype, shape=(4,)):
@@ -173,6 +196,24 @@ CASES = {
     "conv_gaps": lambda t: conv((5, 5, 2), 2, t, kernel=1, strides=2),
     "conv_more_filters": lambda t: conv((3, 3, 1), 6, t, kernel=2),
     "conv1d": lambda t: fb.Conv1D((7, 2), linear(6, 4, t), 3, 2, padding="same", log_noise_scale=scalar(0.1, t)),
+    "conv1d_causal": lambda t: fb.Conv((7, 2), linear(6, 4, t), 3, padding="causal", dilation=2),
+    "conv3d": lambda t: fb.Conv((3, 2, 4, 1), linear(8, 3, t), 2, padding="same", log_noise_scale=scalar(0.1, t)),
+    "conv_dilated": lambda t: fb.Conv((4, 5, 1), linear(4, 3, t), 2, padding="same", dilation=(2, 3)),
+    "conv_groups": lambda t: fb.Conv((3, 3, 4), grouped(4, 2, 8, 3, t), 2, padding="same"),
+    "conv_depthwise": lambda t: fb.Conv((4, 4, 3), fb.Funnel(grouped(4, 3, 4, 1, t), ConvNet(3, 18, t)), 2, 2),
+    "grouped_equal": lambda t: grouped(2, 3, 2, 2, t),
+    "grouped_more": lambda t: grouped(1, 3, 2, 4, t),
+    "grouped_funnel": lambda t: fb.Funnel(grouped(2, 2, 4, 1, t), Net(2, 12, t)),
+    "normalize": lambda t: fb.Normalize(4, log_noise_scale=weight((2,), t)),
+    "normalize_rms": lambda t: fb.Funnel(fb.Normalize(3, False, 0.1, weight((1,), t)), Net(3, 2, t)),
+    "normalize_per_place": lambda t: fb.bind(fb.Normalize(4, log_noise_scale=weight((2,), t)), (2, 4)),
+    "multiply": lambda t: fb.Multiply((2, 3), dtype=t),
+    "multiply_gate": lambda t: fb.Funnel(fb.Multiply((2, 2, 3), (1, 1, 3), t), _flat(Net(12, 6, t))),
+    "pad_volume": lambda t: fb.Pad((2, 1, 2, 1), ((1, 0), (0, 2), (1, 1)), scalar(-0.3, t)),
+    "crop_sequence": lambda t: fb.Crop((5, 2), ((1, 2),), t),
+    "max_pool_volume": lambda t: fb.MaxPool((3, 2, 2, 1), 2, padding="same", dtype=t),
+    "average_pool_sequence": lambda t: fb.AveragePool((5, 2), 3, 2, log_noise_scale=scalar(-1.0, t)),
+    "block": block,
     "duplicate": lambda t: fb.Duplicate((2, 3), 2, scalar(-0.3, t)),
     "duplicate_uniform": lambda t: fb.Duplicate((3,), 4, scalar(-0.3, t), "uniform"),
     "sum": lambda t: fb.Sum((2, 3), 2, t),
@@ -222,6 +263,7 @@ CASES = {
     "coupling_swapped_affine": lambda t: fb.Coupling(5, Net(3, 4, t), 3, True, transforms.Standardize(), t),
     "coupling_conv": lambda t: fb.bind(fb.Coupling(4, ConvNet(2, 2 * 23, t), dtype=t), (2, 3, 4)),
     "stochastic": lambda t: fb.Stochastic(Net(3, 2, t), (3,), (2,), scalar(-0.5, t)),
+    "stochastic_scales": lambda t: fb.Stochastic(Net(3, 2, t), (3,), (2,), weight((2,), t)),
     "stochastic_funnel": lambda t: fb.Funnel(
         fb.Stochastic(tf.nn.softmax, (3,), (3,), scalar(-0.5, t)), Net(3, 6, t)
     ),

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify import FlowModel
 from tfp_flowify import layers as fl
 from tfp_flowify.math.spline import spline_forward
 
@@ -25,9 +26,34 @@ def dense(layer):
 
 
 def conv(layer):
-    kind = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D}[layer.ndims]
-    twin = kind(layer.filters, layer.kernel_size, layer.strides, layer.padding)
-    return with_weights(twin, (*[9] * layer.ndims, layer.kernel.shape[-2]), layer.kernel, layer.bias)
+    kind = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D, 3: keras.layers.Conv3D}[layer.ndims]
+    twin = kind(
+        layer.filters,
+        layer.kernel_size,
+        layer.strides,
+        layer.padding,
+        dilation_rate=layer.dilation_rate,
+        groups=layer.groups,
+    )
+    channels = layer.groups * layer.kernel.shape[-2]
+    return with_weights(twin, (*[9] * layer.ndims, channels), layer.kernel, layer.bias)
+
+
+def layer_normalization(layer):
+    affine = layer.affine
+    twin = keras.layers.LayerNormalization(epsilon=layer.epsilon)
+    return with_weights(twin, affine.sign.shape, affine.sign * np.exp(affine.log_scale), affine.offset)
+
+
+def affine(layer):
+    scale = np.asarray(layer.sign) * np.exp(layer.log_scale)
+    return lambda x: x * scale + np.asarray(layer.offset)
+
+
+def density_given(shape, given):
+    """A small conditional flow."""
+    stack = [keras.Input(shape), fl.Flatten(), fl.ConditionalAffine(), fl.Dense(2)]
+    return FlowModel(stack, condition=given)
 
 
 def pool(kind):
@@ -137,6 +163,12 @@ CASES = {
     "conv2d_stages": (lambda: fl.Conv2D(3, 2, 2, stages=3), (4, 4, 2), conv),
     "conv1d_stages": (lambda: fl.Conv1D(2, 2, 2, stages=2), (6, 3), conv),
     "conv1d_valid": (lambda: fl.Conv1D(2, 2, 2, transform="spline"), (6, 2), conv),
+    "conv1d_causal": (lambda: fl.Conv1D(3, 3, padding="causal", dilation_rate=2), (7, 2), conv),
+    "conv2d_dilated": (lambda: fl.Conv2D(3, 2, padding="same", dilation_rate=2), (5, 4, 2), conv),
+    "conv2d_groups": (lambda: fl.Conv2D(4, 2, groups=2), (4, 4, 4), conv),
+    "conv3d": (lambda: fl.Conv3D(3, 2, 2), (4, 2, 2, 2), conv),
+    "depthwise1d": (lambda: fl.DepthwiseConv1D(3, 2, "same"), (6, 3), conv),
+    "depthwise2d": (lambda: fl.DepthwiseConv2D(2, depth_multiplier=5), (3, 3, 2), conv),
     "fourier_conv2d": (lambda: fl.FourierConv2D(2), (4, 5, 3), fourier),
     "leaky_relu": (lambda: fl.LeakyReLU(0.2), (5,), lambda _: keras.layers.LeakyReLU(0.2)),
     "prelu": (lambda: fl.PReLU(0.4), (5,), prelu),
@@ -147,6 +179,8 @@ CASES = {
     "tanh": (lambda: fl.Tanh(), (5,), lambda _: keras.layers.Activation("tanh")),
     "sigmoid": (lambda: fl.Sigmoid(), (5,), lambda _: keras.layers.Activation("sigmoid")),
     "softplus": (lambda: fl.Softplus(), (5,), lambda _: keras.layers.Activation("softplus")),
+    "softsign": (lambda: fl.Softsign(), (5,), lambda _: keras.layers.Activation("softsign")),
+    "exponential": (lambda: fl.Exponential(), (5,), lambda _: keras.layers.Activation("exponential")),
     "logit": (lambda: fl.Logit(), (5,), lambda _: lambda x: tf.math.log(x / (1 - x))),
     "logit_box": (lambda: fl.Logit([-5.0, -6.0], 7.0), (3, 2), lambda _: box),
     "spline": (lambda: fl.Spline(), (2, 3), spline),
@@ -161,6 +195,11 @@ CASES = {
     "max_pooling_own": (
         lambda: fl.MaxPooling2D(2, padding="same", density=flat(9)), (5, 3, 1), pool(keras.layers.MaxPooling2D)
     ),
+    "max_pooling1d": (lambda: fl.MaxPooling1D(), (4, 2), pool(keras.layers.MaxPooling1D)),
+    "max_pooling3d": (lambda: fl.MaxPooling3D(), (2, 4, 2, 1), pool(keras.layers.MaxPooling3D)),
+    "average_pooling1d": (lambda: fl.AveragePooling1D(3, 2), (5, 2), pool(keras.layers.AveragePooling1D)),
+    "average_pooling3d": (lambda: fl.AveragePooling3D(), (2, 4, 2, 1), pool(keras.layers.AveragePooling3D)),
+    "global_average": (lambda: fl.GlobalAveragePooling(), (6, 2), lambda _: keras.layers.GlobalAveragePooling1D()),
     "average_pooling": (lambda: fl.AveragePooling2D(), (4, 4, 2), pool(keras.layers.AveragePooling2D)),
     "average_pooling_same": (
         lambda: fl.AveragePooling2D(3, 2, "same", density="multiscale"), (5, 4, 2), pool(keras.layers.AveragePooling2D)
@@ -173,6 +212,10 @@ CASES = {
     "permute": (lambda: fl.Permute((3, 1, 2)), (2, 3, 4), lambda _: keras.layers.Permute((3, 1, 2))),
     "zero_padding": (lambda: fl.ZeroPadding2D(SIDES), (3, 3, 2), lambda _: keras.layers.ZeroPadding2D(SIDES)),
     "cropping": (lambda: fl.Cropping2D(SIDES), (4, 4, 2), lambda _: keras.layers.Cropping2D(SIDES)),
+    "zero_padding1d": (lambda: fl.ZeroPadding1D((1, 2)), (3, 2), lambda _: keras.layers.ZeroPadding1D((1, 2))),
+    "zero_padding3d": (lambda: fl.ZeroPadding3D(1), (2, 1, 2, 2), lambda _: keras.layers.ZeroPadding3D(1)),
+    "cropping1d": (lambda: fl.Cropping1D((0, 2)), (4, 2), lambda _: keras.layers.Cropping1D((0, 2))),
+    "cropping3d": (lambda: fl.Cropping3D((0, 1, 0)), (2, 3, 2, 2), lambda _: keras.layers.Cropping3D((0, 1, 0))),
     "split": (lambda: fl.Split(2), (3, 5), lambda _: lambda x: x[..., :2]),
     "shaped_noise": (lambda: fl.ShapedNoise(fl.Dense(7), width=8), (5,), lambda layer: dense(layer.layer)),
     "shaped_noise_conv": (
@@ -180,6 +223,8 @@ CASES = {
     ),
     "widen": (lambda: fl.Widen(4), (3, 2), lambda _: lambda x: tf.pad(x, [(0, 0), (0, 0), (0, 2)])),
     "rescaling": (lambda: fl.Rescaling(-2.0, 1.0), (5,), lambda _: keras.layers.Rescaling(-2.0, 1.0)),
+    "affine": (lambda: fl.Affine(), (2, 3), affine),
+    "layer_normalization": (lambda: fl.LayerNormalization(), (2, 4), layer_normalization),
     "normalization": (lambda: fl.Normalization(), (2, 3), normalization),
     "dequantize": (lambda: fl.Dequantize(4), (5,), lambda _: keras.layers.Rescaling(1 / 4, 1 / 8)),
     "stochastic_function": (
@@ -187,8 +232,13 @@ CASES = {
     ),
     "stochastic_layer": (lambda: fl.Stochastic(keras.layers.LayerNormalization()), (5,), copy_of_function((5,))),
     "stochastic_conv": (lambda: fl.Stochastic(keras.layers.Conv2D(3, 3, 2)), (5, 5, 2), copy_of_function((5, 5, 2))),
+    "stochastic_block": (
+        lambda: fl.Stochastic(keras.layers.Dense(2), density=density_given((2, 3), (2, 2))), (2, 3),
+        copy_of_function((2, 3)),
+    ),
     "duplicate": (lambda: fl.Duplicate(3), (4,), lambda _: lambda x: [x, x, x]),
     "add": (lambda: fl.Add(), [(2, 3), (2, 3)], lambda _: keras.layers.Add()),
+    "multiply": (lambda: fl.Multiply(), [(2, 3), (2, 3)], lambda _: keras.layers.Multiply()),
     "concatenate": (lambda: fl.Concatenate(), [(2, 3), (2, 1)], lambda _: keras.layers.Concatenate()),
     "residual": (lambda: fl.Residual([fl.Dense(6), fl.LeakyReLU(), fl.Dense(4)], noise_scale=0.3), (4,), residual),
     "residual_shortcut": (

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "diagnostics": ["core"],
     "inference": ["core", "layers", "model", "optimizer", "diagnostics"],
     "zoo": ["layers", "model"],
+    "conversion": ["core", "math", "layers", "model", "zoo"],
     "plots": [],
     "callbacks": ["plots"],
     "data": ["core"],

@@ -36,6 +36,17 @@ def flatten(layer):
     return fb.Sequential([layer, tfb.Reshape((size,), layer.outputs[0]), linear(size, size, T)])
 
 
+class Around(Net):
+    """A conditioner of one number whose mean and log-scale are around given ones."""
+
+    def __init__(self, features, loc, log_scale):
+        super().__init__(features, 2, T)
+        self.around = tf.constant([loc, log_scale], T)
+
+    def __call__(self, x):
+        return 0.3 * super().__call__(x) + self.around
+
+
 def narrow(layer):
     """What a window loses on the scale of the grid, else its tail leaves it."""
     parameters = tf.constant([-0.5] * math.prod(layer.residuals[0].event_shape), T)
@@ -56,6 +67,14 @@ EXACT = {
     "crop": lambda: flatten(fb.Crop(sequence(2), ((1, 0), (0, 0)), T)),
     "max_pool": lambda: flatten(narrow(fb.MaxPool2D(sequence(2), (2, 1), dtype=T))),
     "average_pool": lambda: flatten(narrow(fb.AveragePool2D(sequence(2), (2, 1), dtype=T))),
+    "multiply": lambda: fb.Graph(
+        [
+            fb.Node(fb.Split(2, 1, T), "x", ("a", "b")),
+            fb.Node(fb.Funnel(fb.Multiply((1,), dtype=T), Around(1, 2.0, -1.0)), ("a", "b"), "z"),
+        ],
+        {"x": (2,)},
+        "z",
+    ),
     "fourier": lambda: flatten(
         fb.FourierConv2D(
             (1, 1, 2), weight((1, 1, 2, 2), T), weight((1, 1, 1), T, seed=1), weight((1, 1, 1, 1), T), weight((1,), T)
@@ -81,6 +100,20 @@ BOUND = {
     ),
     "stochastic": lambda: end(
         1, fb.Funnel(fb.Stochastic(tf.nn.gelu, (1,), (1,), scalar(-0.5, T)), Net(1, 2, T))
+    ),
+    "block": lambda: end(
+        1,
+        fb.Graph(
+            [
+                fb.Node(fb.Stochastic(tf.nn.gelu, (1,), (1,), scalar(-0.5, T)), "x", ("z", "d")),
+                fb.Node(fb.WhitenByFlow((1,), fb.ConditionalTransform((1,), Net(1, 2, T), dtype=T)), ("z", "d"), "z"),
+            ],
+            {"x": (1,)},
+            "z",
+        ),
+    ),
+    "normalize": lambda: end(
+        2, fb.Funnel(fb.Normalize(2, False, 0.5, tf.Variable([-0.5], dtype=T)), Around(2, 0.3, -1.2))
     ),
     "graph": lambda: fb.Graph(
         [

@@ -80,7 +80,7 @@ CASES = {
     "conv": (lambda: fb.Conv2D((4, 4, 2), linear(4, 2, T), 2), "takes 8 features.*4"),
     "kernel": (lambda: fb.Conv2D((2, 2, 1), linear(9, 2, T), 3), 'kernel of size 3.*side of 2.*padding="same"'),
     "padding": (lambda: Patches((4, 4, 1), (2, 2), (1, 1), "full"), "padding='full'"),
-    "image": (lambda: Patches((4, 4), (2, 2), (1, 1)), r"\(height, width, channels\)"),
+    "image": (lambda: Patches((4, 4), (2, 2), (1, 1)), r"\(\*sides, channels\)"),
     "strides": (lambda: Patches((4, 4, 1), (2, 2), (0, 1)), "strides=0"),
     "border": (lambda: fb.Pad((2, 2, 1), ((0, 0), (0, 0))), "positive width"),
     "crop": (lambda: fb.Crop((2, 2, 1), ((1, 1), (0, 0))), "must leave an image"),

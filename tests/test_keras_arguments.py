@@ -110,8 +110,7 @@ def test_positions_are_those_of_keras(name):
 
 REFUSED = {
     "data format": (lambda: fl.Conv2D(2, 2, data_format="channels_first"), "channels are the last axis.*Permute"),
-    "dilation": (lambda: fl.Conv2D(2, 2, dilation_rate=2), "no gaps.*Stochastic.*dilation_rate=2"),
-    "groups": (lambda: fl.Conv2D(2, 2, groups=2), "one vector.*Stochastic.*groups=2"),
+    "groups": (lambda: fl.Conv2D(3, 2, groups=2).build((None, 4, 4, 2)), "2 groups of channels.*2 channels, filters=3"),
     "regularizer": (lambda: fl.Dense(3, kernel_regularizer="l2"), "not a weight; use weight decay.*AdamW"),
     "constraint": (lambda: fl.Dense(3, kernel_constraint="non_neg"), "not a weight"),
     "axis": (lambda: fl.Concatenate(axis=1), "last axis.*Permute.*axis=1"),

@@ -1,6 +1,7 @@
 """tfp_flowify: neural networks as normalizing flows, on TensorFlow Probability and Keras."""
 
 from tfp_flowify import bijectors, callbacks, data, diagnostics, distributions, inference, layers, transforms, zoo
+from tfp_flowify.conversion import flowify, register_layer
 from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.model import FlowModel
 from tfp_flowify.optimizer import FusedAdam
@@ -16,8 +17,10 @@ __all__ = [
     "data",
     "diagnostics",
     "distributions",
+    "flowify",
     "inference",
     "layers",
+    "register_layer",
     "transforms",
     "zoo",
 ]

@@ -71,7 +71,7 @@ class OrthogonalUniform(_Orthogonal):
         length = tf.sqrt(self.patches.overlap_sum(tf.square(x)))
         outside = tf.reduce_sum(
             tf.cast(length > self._radius() * (1 + 1e-5), self.dtype),
-            axis=list(range(-3 - len(self.prefix), 0)),
+            axis=list(range(-1 - self.patches.ndims - len(self.prefix), 0)),
         )
         return tf.where(outside > 0, tf.cast(-math.inf, self.dtype), -self._log_volume())
 

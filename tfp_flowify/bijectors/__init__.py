@@ -11,29 +11,41 @@ from tfp_flowify.bijectors.branches import Duplicate, Residual, Sum
 from tfp_flowify.bijectors.choices import Abs, ReLU
 from tfp_flowify.bijectors.conditional import ConditionalTransform, Coupling, Funnel, StagedFunnel, Whiten
 from tfp_flowify.bijectors.context import Conditional, Context
-from tfp_flowify.bijectors.convolution import Conv1D, Conv2D
+from tfp_flowify.bijectors.convolution import Conv, Conv1D, Conv2D
 from tfp_flowify.bijectors.fourier import FourierConv2D
 from tfp_flowify.bijectors.given import Given
 from tfp_flowify.bijectors.graph import Graph, Node, Sequential
+from tfp_flowify.bijectors.grouped import GroupedExpm, GroupedLinear
 from tfp_flowify.bijectors.linear import Diagonal, Linear
+from tfp_flowify.bijectors.normalize import Multiply, Normalize
 from tfp_flowify.bijectors.orthogonal import Cayley, Expm, Householder
 from tfp_flowify.bijectors.padding import Crop, Pad
 from tfp_flowify.bijectors.parts import Concatenate, Split, Widen
-from tfp_flowify.bijectors.pooling import AveragePool2D, GlobalAveragePool2D, MaxPool2D
+from tfp_flowify.bijectors.pooling import (
+    AveragePool,
+    AveragePool2D,
+    GlobalAveragePool,
+    GlobalAveragePool2D,
+    MaxPool,
+    MaxPool2D,
+)
 from tfp_flowify.bijectors.shaped_noise import ShapedNoise
 from tfp_flowify.bijectors.stochastic import Dequantize, Stochastic
 from tfp_flowify.bijectors.unfold import Unfold
+from tfp_flowify.bijectors.whiten_by_flow import WhitenByFlow
 
 __all__ = [
     "ELU",
     "SELU",
     "Abs",
+    "AveragePool",
     "AveragePool2D",
     "Cayley",
     "Concatenate",
     "Conditional",
     "ConditionalTransform",
     "Context",
+    "Conv",
     "Conv1D",
     "Conv2D",
     "Coupling",
@@ -47,14 +59,20 @@ __all__ = [
     "FourierConv2D",
     "Funnel",
     "Given",
+    "GlobalAveragePool",
     "GlobalAveragePool2D",
     "Graph",
+    "GroupedExpm",
+    "GroupedLinear",
     "Householder",
     "LeakyReLU",
     "Linear",
     "Logit",
+    "MaxPool",
     "MaxPool2D",
+    "Multiply",
     "Node",
+    "Normalize",
     "PReLU",
     "Pad",
     "ReLU",
@@ -68,6 +86,7 @@ __all__ = [
     "Sum",
     "Unfold",
     "Whiten",
+    "WhitenByFlow",
     "Widen",
     "bind",
 ]

@@ -31,7 +31,7 @@ class Diagonal(Elementwise):
         given = self.shift if log_scale is None else self.log_scale
         if shift is not None:
             check_dtype("The shift of Diagonal", self.shift, given.dtype)
-        if sign is not None and not (np.shape(sign) == tuple(given.shape) and np.all(np.abs(sign) == 1)):
+        if sign is not None and not (np.shape(sign) == tuple(given.shape) and np.all(np.abs(np.asarray(sign)) == 1)):
             raise ValueError(f"sign is +1 or -1 for each entry, {tuple(given.shape)}. Received: sign={sign}")
         self.sign = sign
         super().__init__(given.shape, given.dtype, name)
@@ -43,7 +43,7 @@ class Diagonal(Elementwise):
         return self._scale(z if self.shift is None else z - self.shift, -1), -self._log_slope()
 
     def _scale(self, x, power):
-        x = x if self.sign is None else x * self.sign
+        x = x if self.sign is None else x * tf.cast(self.sign, x.dtype)
         return x if self.log_scale is None else x * tf.exp(power * tf.convert_to_tensor(self.log_scale))
 
     def _log_slope(self):
@@ -137,7 +137,7 @@ class Linear(Sequential):
         """The weight matrix of the ordinary layer, (n, m): z = x @ kernel + bias."""
         rank = min(self.right.size, self.left.size)
         singular = tf.exp(tf.convert_to_tensor(self.log_singular))
-        return tf.transpose(self.right.matrix()[:rank]) * singular @ tf.transpose(self.left.matrix()[:, :rank])
+        return tf.transpose(self.right.rows(rank)) * singular @ tf.transpose(self.left.matrix()[:, :rank])
 
 
 def _free_noise_scale(features, units, value, dtype):
@@ -149,18 +149,27 @@ def _free_noise_scale(features, units, value, dtype):
 
 def decompose(kernel):
     """V, s, U of W = kernel^T in float64, for a kernel of full rank; else an error that says which rank it has."""
+    if np.ndim(kernel) != 2:
+        raise ValueError(f"A kernel has shape (features, units). Received: shape={np.shape(kernel)}")
+    left, singular, right = singular_values(kernel)
+    shape = (len(right), len(left))
+    threshold = singular[0] * max(shape) * np.finfo(np.float32).eps
+    rank = int((singular > threshold).sum())
+    if rank < min(shape):
+        raise ValueError(
+            f"A kernel of shape {shape} must have rank {min(shape)} to be taken over. "
+            f"Received: rank {rank} (singular values {singular[0]:.3g} to {singular[-1]:.3g}). Remove the units that "
+            "depend on others, add a small random matrix, or use the fallback Stochastic, which takes any function."
+        )
+    return left, singular, right
+
+
+def singular_values(kernel):
+    """V, s, U of W = kernel^T in float64, for any finite kernel (..., features, units)."""
     kernel = np.asarray(kernel, np.float64)
-    if kernel.ndim != 2 or 0 in kernel.shape:
+    if kernel.ndim < 2 or 0 in kernel.shape:
         raise ValueError(f"A kernel has shape (features, units). Received: shape={kernel.shape}")
     if not np.all(np.isfinite(kernel)):
         raise ValueError(f"The kernel of shape {kernel.shape} must be finite. It has NaN or infinite entries.")
     right, singular, left = np.linalg.svd(kernel)
-    threshold = singular[0] * max(kernel.shape) * np.finfo(np.float32).eps
-    rank = int((singular > threshold).sum())
-    if rank < min(kernel.shape):
-        raise ValueError(
-            f"A kernel of shape {kernel.shape} must have rank {min(kernel.shape)} to be taken over. "
-            f"Received: rank {rank} (singular values {singular[0]:.3g} to {singular[-1]:.3g}). Remove the units that "
-            "depend on others, add a small random matrix, or use the fallback Stochastic, which takes any function."
-        )
-    return left.T, singular, right.T
+    return np.swapaxes(left, -1, -2), singular, np.swapaxes(right, -1, -2)

@@ -32,6 +32,10 @@ class Orthogonal(FlowBijector):
         """Q as a dense (n, n) tensor."""
         raise NotImplementedError(f"{type(self).__name__} must define matrix(context).")
 
+    def rows(self, count: int):
+        """The first rows of Q, (count, n)."""
+        return self.matrix()[:count]
+
     def forward_and_log_det(self, parts, context):
         return [multiply(parts[0], self.matrix(context), transpose=True)], tf.zeros([], self.dtype)
 
@@ -151,6 +155,10 @@ class Householder(Orthogonal):
         reflected = cls(vectors).matrix().numpy()
         return cls(tf.Variable(vectors, dtype=dtype, name="vectors"), tf.constant(matrix @ reflected.T, dtype))
 
+    def rows(self, count):
+        units = tf.eye(count, self.size, dtype=self.dtype)  # Few of them cost less than the whole matrix.
+        return self.inverse_and_log_det([units], PLAIN)[0][0]
+
     def matrix(self, context=PLAIN):
         (columns,), _ = self.forward_and_log_det([tf.eye(self.size, dtype=self.dtype)], context)
         return tf.transpose(columns)
@@ -174,12 +182,13 @@ class Householder(Orthogonal):
 
 
 def skew_symmetric(entries):
-    """The skew-symmetric matrix (n, n) with these n (n - 1) / 2 entries below its diagonal."""
-    size = _size_from_triangle(entries.shape[0])
-    if size == 1:
-        return tf.zeros([1, 1], entries.dtype)
-    lower = tf.pad(tfp.math.fill_triangular(tf.convert_to_tensor(entries)), [(1, 0), (0, 1)])
-    return lower - tf.transpose(lower)
+    """Skew-symmetric matrices (..., n, n) with these (..., n (n - 1) / 2) entries below their diagonals."""
+    entries = tf.convert_to_tensor(entries)
+    leading = entries.shape[:-1]
+    if _size_from_triangle(entries.shape[-1]) == 1:
+        return tf.zeros([*leading, 1, 1], entries.dtype)
+    lower = tf.pad(tfp.math.fill_triangular(entries), [*[(0, 0)] * len(leading), (1, 0), (0, 1)])
+    return lower - tf.linalg.matrix_transpose(lower)
 
 
 def skew_symmetric_batch(entries: list):

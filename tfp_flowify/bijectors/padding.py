@@ -15,12 +15,12 @@ class Pad(FlowBijector):
         forward: [x, noise] -> z,  z = x inside, a noise on the border;  log_det = (border entries) log a.
         inverse: crop.
 
-    Shapes: [(..., h, w, c), (..., border pixels, c)] -> (..., top + h + bottom, left + w + right, c).
-    Mirror of `Crop`.
+    Shapes: [(..., h, w, c), (..., border pixels, c)] -> (..., top + h + bottom, left + w + right, c), and so for any
+    number of sides.  Mirror of `Crop`.
 
     Args:
-      image_shape: (h, w, c).
-      padding: ((top, bottom), (left, right)).
+      image_shape: (*sides, c).
+      padding: A pair for each side, ((top, bottom), (left, right)) for a picture.
       log_noise_scale: log a, a scalar.
       noise: "normal" or "uniform".
 
@@ -64,9 +64,8 @@ class Crop(FlowBijector):
     """
 
     def __init__(self, image_shape, cropping, dtype=tf.float32, name=None):
-        (top, bottom), (left, right) = cropping
-        height, width, channels = image_shape
-        inner = (height - top - bottom, width - left - right, channels)
+        *sides, channels = image_shape
+        inner = (*(side - sum(pair) for side, pair in zip(sides, cropping, strict=True)), channels)
         if min(inner) < 1:
             raise ValueError(f"Crop must leave an image. Received: image_shape={image_shape}, cropping={cropping}")
         self.frame = _Frame(inner, cropping)
@@ -86,42 +85,48 @@ class Crop(FlowBijector):
 
 
 class _Frame:
-    """An image and the border around it, the border as a list of pixels: top, left, right, bottom."""
+    """An image and the border around it, the border as a list of pixels: two slabs for each side, the last side first.
+
+    Slabs of the last side are as long as the image, those in front of it as long as image and slabs together.
+    """
 
     def __init__(self, inner, padding):
-        (self.top, self.bottom), (self.left, self.right) = padding
-        self.height, self.width, channels = self.inner = tuple(inner)
-        if (
-            min(self.top, self.bottom, self.left, self.right) < 0
-            or self.top + self.bottom + self.left + self.right == 0
-        ):
-            raise ValueError(f"A border has positive width on one side or more. Received: {padding}")
-        self.outer = (self.height + self.top + self.bottom, self.width + self.left + self.right, channels)
-        self._sides = [
-            (self.top, self.outer[1]),
-            (self.height, self.left),
-            (self.height, self.right),
-            (self.bottom, self.outer[1]),
-        ]
-        self._sizes = [rows * columns for rows, columns in self._sides]
-        self.border = (sum(self._sizes), channels)
+        *sides, channels = inner
+        self.padding = tuple(tuple(pair) for pair in padding)
+        widths = [width for pair in self.padding for width in pair]
+        if len(self.padding) != len(sides) or min(widths) < 0 or not any(widths):
+            raise ValueError(
+                f"A border has a pair of widths for each side of the image, none negative, and one of positive width. "
+                f"Received: {padding} for an image of {tuple(inner)}"
+            )
+        self._sides, self._slabs = tuple(sides), []
+        for axis in reversed(range(len(sides))):
+            self._slabs += [(*sides[:axis], width, *sides[axis + 1 :], channels) for width in self.padding[axis]]
+            sides[axis] += sum(self.padding[axis])
+        self.outer, self.ndims = (*sides, channels), len(sides)
+        self.border = (sum(math.prod(slab[:-1]) for slab in self._slabs), channels)
 
     def join(self, image, border):
-        sides = tf.split(border, self._sizes, axis=-2)
-        leading, channels = tf.shape(border)[:-2], border.shape[-1]
-        top, left, right, bottom = (
-            tf.reshape(side, tf.concat([leading, [*size, channels]], axis=0))
-            for side, size in zip(sides, self._sides, strict=True)
-        )
-        return tf.concat([top, tf.concat([left, image, right], axis=-2), bottom], axis=-3)
+        slabs = tf.split(border, [math.prod(slab[:-1]) for slab in self._slabs], axis=-2)
+        leading = tf.shape(border)[:-2]
+        slabs = [
+            tf.reshape(s, tf.concat([leading, shape], axis=0)) for s, shape in zip(slabs, self._slabs, strict=True)
+        ]
+        for i, axis in enumerate(reversed(range(self.ndims))):
+            before, behind = slabs[2 * i : 2 * i + 2]
+            image = tf.concat([before, image, behind], axis=axis - self.ndims - 1)
+        return image
 
     def cut(self, framed):
-        top, middle, bottom = tf.split(framed, [self.top, self.height, self.bottom], axis=-3)
-        left, image, right = tf.split(middle, [self.left, self.width, self.right], axis=-2)
-        return [image, tf.concat([pixels(side) for side in (top, left, right, bottom)], axis=-2)]
+        slabs = []
+        for axis, (before, behind) in enumerate(self.padding):
+            sizes = [before, self._sides[axis], behind]
+            first, framed, last = tf.split(framed, sizes, axis=axis - self.ndims - 1)
+            slabs = [pixels(first, self.ndims), pixels(last, self.ndims), *slabs]
+        return [framed, tf.concat(slabs, axis=-2)]
 
 
-def pixels(image):
-    """(..., h, w, c) as (..., h * w, c)."""
-    height, width, channels = image.shape[-3:]
-    return tf.reshape(image, tf.concat([tf.shape(image)[:-3], [height * width, channels]], axis=0))
+def pixels(image, ndims: int):
+    """(..., *sides, c) with so many sides as (..., pixels, c)."""
+    *sides, channels = image.shape[-ndims - 1 :]
+    return tf.reshape(image, tf.concat([tf.shape(image)[: -ndims - 1], [math.prod(sides), channels]], axis=0))

@@ -10,7 +10,7 @@ from tfp_flowify.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector
 from tfp_flowify.bijectors.choices import fold_sign, unfold_sign
 from tfp_flowify.bijectors.conditional import Funnel
-from tfp_flowify.bijectors.convolution import pair
+from tfp_flowify.bijectors.convolution import per_side
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.unfold import Unfold
 from tfp_flowify.math.patches import Patches
@@ -24,19 +24,19 @@ class _Windows(FlowBijector):
     """
 
     def __init__(self, patches: Patches, codes=False, dtype=tf.float32, name=None):
-        rows, columns, _ = patches.shape
-        cells, channels = math.prod(patches.kernel_size), patches.channels
-        mask = patches.mask.reshape(rows * columns, cells, channels)[..., 0] > 0
+        *places, _ = patches.shape
+        windows, cells, channels = math.prod(places), math.prod(patches.kernel_size), patches.channels
+        mask = patches.mask.reshape(windows, cells, channels)[..., 0] > 0
         self._order = np.argsort(~mask, axis=1, kind="stable")
-        self._cell_shape, self._patch_shape = (rows * columns, cells, channels), patches.shape
+        self._cell_shape, self._patch_shape = (windows, cells, channels), patches.shape
         self.valid = np.take_along_axis(mask, self._order, axis=1)
         self.counts = mask.sum(axis=1)
         self.others = np.flatnonzero(self.valid[:, 1:])
         others = (len(self.others), channels)
-        codes = [Code((rows, columns, channels), dtype), Code(others, dtype)] if codes else []
+        codes = [Code((*places, channels), dtype), Code(others, dtype)] if codes else []
         super().__init__(
             inputs=[patches.shape],
-            outputs=[(rows, columns, channels)],
+            outputs=[(*places, channels)],
             noise=codes,
             residuals=[(SignedNormal if codes else StandardNormal)(others, dtype), *codes],
             dtype=dtype,
@@ -44,7 +44,7 @@ class _Windows(FlowBijector):
         )
 
     def to_cells(self, patches):
-        cells = _event_reshape(patches, 3, self._cell_shape)
+        cells = _event_reshape(patches, len(self._patch_shape), self._cell_shape)
         return cells if self.valid.all() else self._reorder(cells, self._order)
 
     def to_patches(self, cells):
@@ -80,7 +80,7 @@ class _Windows(FlowBijector):
 
     def from_image(self, image):
         windows, _, channels = self._cell_shape
-        return _event_reshape(image, 3, (windows, channels))
+        return _event_reshape(image, len(self.outputs[0]), (windows, channels))
 
 
 class MaxWindows(_Windows):
@@ -91,8 +91,8 @@ class MaxWindows(_Windows):
 
     The gaps are positive; a sign from a second code unfolds them to the line: s = -1 and v' = 2 v for v < 1/2, else
     s = 1 and v' = 2 v - 1. So a gap has the density of a normal folded at zero.
-    Exact. Shapes: [(..., rows, columns, k c), (..., rows, columns, c), (..., others, c)] -> [(..., rows, columns, c),
-    (..., others, c), (..., rows, columns, c), (..., others, c)].  After Nielsen et al. 2020 (SurVAE).
+    Exact. Shapes: [(..., *places, k c), (..., *places, c), (..., others, c)] -> [(..., *places, c), (..., others, c),
+    (..., *places, c), (..., others, c)].  After Nielsen et al. 2020 (SurVAE).
 
     >>> MaxWindows(Patches((2, 2, 1), (2, 2), (2, 2))).without_noise(tf.ones([1, 1, 4])).shape.as_list()
     [1, 1, 1]
@@ -141,7 +141,7 @@ class MeanWindows(_Windows):
 
     A Householder reflection turns (1, ..., 1) / sqrt(k) into the first axis, so that the first coordinate is the sum
     over sqrt(k); the others are dropped. Exact.
-    Shapes: (..., rows, columns, k c) -> [(..., rows, columns, c), (..., others, c)].
+    Shapes: (..., *places, k c) -> [(..., *places, c), (..., others, c)].
 
     >>> windows = MeanWindows(Patches((2, 2, 1), (2, 2), (2, 2)))
     >>> windows.without_noise(tf.ones([1, 1, 4])).numpy().flatten().round(5).tolist()
@@ -173,7 +173,7 @@ class MeanWindows(_Windows):
         return tf.constant(0.5 * self.outputs[0][-1] * float(np.log(self.counts).sum()), dtype)
 
 
-class _Pool2D(Sequential):
+class _Pool(Sequential):
     """`Unfold`, then one of the above on every window."""
 
     windows: type[_Windows]
@@ -191,29 +191,30 @@ class _Pool2D(Sequential):
         dtype=tf.float32,
         name=None,
     ):
-        size = pair(pool_size)
+        ndims = len(image_shape) - 1
+        size = per_side(pool_size, ndims)
         if math.prod(size) < 2:
             raise ValueError(f"A pooling window has two cells or more. Received: pool_size={pool_size}")
-        patches = Patches(image_shape, size, size if strides is None else pair(strides), padding)
+        patches = Patches(image_shape, size, size if strides is None else per_side(strides, ndims), padding)
         unfold = Unfold(patches, log_noise_scale, noise, dtype)
         self.unseen = len(patches.uncovered)
         windows = self.windows(patches, dtype=unfold.dtype)
         super().__init__([unfold, Funnel(windows, conditioner, transform) if conditioner else windows], name=name)
 
 
-class MaxPool2D(_Pool2D):
+class MaxPool(_Pool):
     """Max pooling: `Unfold`, then `MaxWindows`. With noise zero it is the Keras layer.
 
     Exact where the windows do not overlap; where they do, pixels in several windows are copied with noise.
 
     Args:
-      image_shape: (h, w, c).
-      pool_size, strides: A number or a pair; strides are the pool size if left out.
+      image_shape: (*sides, c).
+      pool_size, strides: A number, or one for each side; strides are the pool size if left out.
       padding: "valid" or "same"; cells outside the image do not count.
       log_noise_scale, noise: See `Unfold`.
       conditioner, transform: Whiten what a window loses given its maximum, see `Funnel`.
 
-    >>> pool = MaxPool2D((4, 4, 1), 2)
+    >>> pool = MaxPool((4, 4, 1), 2)
     >>> pool.without_noise(tf.reshape(tf.range(16.0), [4, 4, 1])).numpy().flatten().tolist()
     [5.0, 7.0, 13.0, 15.0]
     """
@@ -221,28 +222,32 @@ class MaxPool2D(_Pool2D):
     windows = MaxWindows
 
 
-class AveragePool2D(_Pool2D):
-    """Average pooling: `Unfold`, then `MeanWindows`. Arguments as for `MaxPool2D`.
+class AveragePool(_Pool):
+    """Average pooling: `Unfold`, then `MeanWindows`. Arguments as for `MaxPool`.
 
-    >>> AveragePool2D((2, 2, 1), 2).without_noise(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().flatten().tolist()
+    >>> AveragePool((2, 2, 1), 2).without_noise(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().flatten().tolist()
     [1.5]
     """
 
     windows = MeanWindows
 
 
-class GlobalAveragePool2D(Sequential):
-    """The mean over all pixels, (..., h, w, c) -> (..., c): one window as large as the image. Exact.
+class GlobalAveragePool(Sequential):
+    """The mean over all pixels, (..., *sides, c) -> (..., c): one window as large as the image. Exact.
 
-    >>> GlobalAveragePool2D((2, 2, 1)).without_noise(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().tolist()
+    >>> GlobalAveragePool((2, 2, 1)).without_noise(tf.reshape(tf.range(4.0), [2, 2, 1])).numpy().tolist()
     [1.5]
     """
 
     def __init__(self, image_shape, dtype=tf.float32, name=None):
-        height, width, channels = image_shape
-        pool = [AveragePool2D(image_shape, (height, width), dtype=dtype)] if height * width > 1 else []
-        flatten = tfp.bijectors.Reshape(event_shape_out=(channels,), event_shape_in=(1, 1, channels))
+        *sides, channels = image_shape
+        pool = [AveragePool(image_shape, sides, dtype=dtype)] if math.prod(sides) > 1 else []
+        flatten = tfp.bijectors.Reshape(event_shape_out=(channels,), event_shape_in=(*[1] * len(sides), channels))
         super().__init__([*pool, flatten], event_shape=image_shape, name=name)
+
+
+#: The names for two sides.
+MaxPool2D, AveragePool2D, GlobalAveragePool2D = MaxPool, AveragePool, GlobalAveragePool
 
 
 def _event_reshape(x, ndims, shape):

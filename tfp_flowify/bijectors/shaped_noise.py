@@ -153,5 +153,5 @@ class _OrthogonalMap(_Map):
 
     def _log_det(self, log_scale):
         directions = tf.maximum(tf.constant(self.patches.overlap_counts[..., None] - 1, log_scale.dtype), 0)
-        axes = len(self.prefix) + 3
+        axes = len(self.prefix) + self.patches.ndims + 1
         return tf.reduce_sum(log_scale * directions, axis=list(range(-axes, 0)))

@@ -13,7 +13,7 @@ from tfp_flowify.core.checks import check_dtype, parameter
 class Stochastic(FlowBijector):
     """Any function as a flow layer: the universal fallback.
 
-        forward: [x, noise] -> [z = f(x) + a noise, x],  log_det = (entries of z) log a
+        forward: [x, noise] -> [z = f(x) + a noise, x],  log_det = sum of log a over the entries of z
         inverse: [z, x] -> [x, (z - f(x)) / a]
 
     A bijection whatever f is. All of x is dropped, so wrap it in `Funnel` to whiten x given z: that is a
@@ -22,18 +22,34 @@ class Stochastic(FlowBijector):
     Args:
       function: Any function of x, for instance a Keras layer.
       shape_in, shape_out: Event shapes of x and f(x).
-      log_noise_scale: log a, a scalar.
+      log_noise_scale: log a, a scalar, or one for each place of the last axis of f(x).
       noise: "normal" or "uniform".
+      noise_share: The share of the deviation of f(x) that `FlowModel.adapt` sets a to; None to leave it as it is.
 
     >>> layer = Stochastic(lambda x: tf.cumsum(x, axis=-1), (3,), (3,))
     >>> layer.without_noise([1.0, 2.0, 3.0]).numpy().tolist()
     [1.0, 3.0, 6.0]
     """
 
-    def __init__(self, function, shape_in, shape_out, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
-        self.function = function
-        self.log_noise_scale = parameter(log_noise_scale, "Stochastic log_noise_scale", (), dtype)
-        dtype = self.log_noise_scale.dtype
+    def __init__(
+        self,
+        function,
+        shape_in,
+        shape_out,
+        log_noise_scale=0.0,
+        noise="normal",
+        noise_share=None,
+        dtype=tf.float32,
+        name=None,
+    ):
+        self.function, self.noise_share = function, noise_share
+        self.log_noise_scale = parameter(log_noise_scale, "Stochastic log_noise_scale", None, dtype)
+        dtype, scales = self.log_noise_scale.dtype, tuple(self.log_noise_scale.shape)
+        if scales not in ((), tuple(shape_out[-1:])):
+            raise ValueError(
+                f"Stochastic with outputs {tuple(shape_out)} takes a log_noise_scale of shape () or "
+                f"{tuple(shape_out[-1:])}. Received: shape={scales}"
+            )
         super().__init__(
             inputs=[shape_in],
             outputs=[shape_out],
@@ -63,7 +79,7 @@ class Stochastic(FlowBijector):
         return tf.convert_to_tensor(self.log_noise_scale)
 
     def _log_det(self):
-        return math.prod(self.outputs[0]) * self._log_scale()
+        return math.prod(self.outputs[0]) * tf.reduce_mean(self._log_scale())
 
 
 class Dequantize(FlowBijector):

@@ -73,11 +73,11 @@ class Unfold(FlowBijector):
         return self._repetition_log_det + self.patches.noise_dimension * tf.convert_to_tensor(self.log_noise_scale)
 
     def _unseen(self, image):
-        return tf.gather(pixels(image), self.patches.uncovered, axis=-2)
+        return tf.gather(pixels(image, self.patches.ndims), self.patches.uncovered, axis=-2)
 
     def _put_unseen(self, seen, unseen):
         """Takes each pixel from one of the two, by a fixed permutation."""
-        all_pixels = tf.concat([pixels(seen), unseen], axis=-2)
+        all_pixels = tf.concat([pixels(seen, self.patches.ndims), unseen], axis=-2)
         source = np.arange(self.patches.overlap_counts.size)
         source[self.patches.uncovered] = source.size + np.arange(len(self.patches.uncovered))
         return tf.reshape(tf.gather(all_pixels, source, axis=-2), tf.shape(seen))

@@ -56,3 +56,20 @@ def not_too_small(deviation, scale: float = 0.0):
 def typical(deviation) -> float:
     """The root mean square of deviations."""
     return float(np.sqrt(np.mean(np.square(deviation))))
+
+
+#: Scales of a layer that is taken over are at least this share of the largest.
+LEAST_SHARE = 1e-4
+
+
+def lift(scales) -> tuple:
+    """Scales, none of them less than a small share of the largest; and how many were lifted, and their change.
+
+    What is mapped to zero cannot be undone. The change is relative to the norm of all.
+
+    >>> lift(np.array([1.0, 0.0]))
+    (array([1.    , 0.0001]), (1, 9.999999950000001e-05))
+    """
+    lifted = np.maximum(scales, LEAST_SHARE * (np.max(scales) or 1.0))
+    change = np.linalg.norm(lifted - scales) / np.linalg.norm(lifted)
+    return lifted, (int((lifted > scales).sum()), float(change))

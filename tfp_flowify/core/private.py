@@ -45,6 +45,18 @@ def calls_of(network) -> list:
     return calls
 
 
+def arguments_of(call, tensors: dict) -> tuple:
+    """The arguments that a layer was called with, as (args, kwargs), with other tensors in place of those of the call.
+
+    Keras records constants and keywords beside tensors, but has no public way to read them.
+
+    Args:
+      call: One of `calls_of`.
+      tensors: The tensor to put in the place of each, by the identity of the one it replaces.
+    """
+    return call.arguments.fill_in(tensors)
+
+
 def layers_inside(layer) -> list:
     """All layers that a Keras layer holds, at any depth. `Model.layers` knows the first level only."""
     return list(layer._flatten_layers(include_self=False))

@@ -44,7 +44,7 @@ def c2st(samples, reference, folds: int = 5, width: int | None = None, steps: in
     with seeded(seed):
         network = _networks(x.shape[1], folds, width or max(32, 10 * x.shape[1]))
         _train(network, x, y, fold, steps, generator)
-    logits = network.predict(np.repeat(x[:, None], folds, axis=1), batch_size=4096, verbose=0)
+    logits = np.asarray(network(np.repeat(x[:, None], folds, axis=1)))
     held_out = logits[np.arange(len(x)), fold]
     return float(np.mean((held_out > 0) == (y > 0.5)))
 

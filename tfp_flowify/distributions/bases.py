@@ -53,6 +53,10 @@ class ConditionalNormal(AllVariables, tf.Module):
         normal = self._normal.sample(n, seed=seed) * tf.cast(temperature, self.dtype)
         return self.whiten.inverse_and_log_det([normal], context)[0][0]
 
+    def as_layer(self) -> ConditionalTransform:
+        """The bijector that makes the output standard normal."""
+        return self.whiten
+
     def given(self, condition) -> tfd.TransformedDistribution:
         """The density at one value of the condition."""
         return tfd.TransformedDistribution(self._normal, Inverted(Given(self.whiten, condition)))
@@ -68,6 +72,11 @@ class PlainBase:
 
     def given(self, condition):
         return self.distribution
+
+    def as_layer(self):
+        if not isinstance(self.distribution, StandardNormal):
+            raise ValueError(f"Only normal bases can be made part of a bijector. Received: {self.distribution.name}")
+        return None  # It is standard normal as it is.
 
     def score(self, z, context, seed=None):
         return self.distribution.log_prob(z, seed=seed) if self.draws else self.distribution.log_prob(z)
@@ -97,6 +106,9 @@ class FlowBase:
 
     def given(self, condition):
         return self.flow if self.flow.condition_shape is None else self.flow.at(condition)
+
+    def as_layer(self):
+        return self.flow.standardized()
 
     def score(self, z, context, seed=None):
         return self.flow.score(z, 1, seed, training=context.training, condition=self._condition(context))

@@ -5,9 +5,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.augmentation import Code, StandardNormal, Unbatched, draw
-from tfp_flowify.bijectors.base import check_layer
+from tfp_flowify.bijectors.base import FlowBijector, check_layer
 from tfp_flowify.bijectors.context import Context, layers_to_prepare, prepare
 from tfp_flowify.bijectors.given import Given
+from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.core.checks import as_list, as_shape, check_parts, event_shapes
 from tfp_flowify.core.private import untracked
 from tfp_flowify.core.seeds import fold_in, salted, stateless_seed
@@ -146,6 +147,18 @@ class FlowDistribution(AllVariables, Unbatched):
             raise ValueError(f"{self.name} takes {wanted}. Received: shape={tuple(condition.shape)}")
         return tf.cast(condition, self.dtype)
 
+    def standardized(self) -> FlowBijector:
+        """The flow as one bijector [x, *noise] <-> parts that are all standard: the network, and behind it its base.
+
+        For a base that is standard normal, a `ConditionalNormal`, or a flow of such.
+        """
+        names = [f"z{i}" for i in range(len(self._bases))]
+        nodes = [Node(self.bijector, ("x",), tuple(names))]
+        for name, base in zip(names, self._bases, strict=True):
+            layer = base.as_layer()
+            nodes += [] if layer is None else [Node(layer, (name,), (name,))]
+        return Graph(nodes, {"x": self.bijector.inputs[0]}, names, name=self.name)
+
     def prepare(self, training: bool = False, condition=None) -> Context:
         """A context for passes through the bijector: all that layers compute from their weights, computed once.
 
@@ -215,15 +228,34 @@ class FlowDistribution(AllVariables, Unbatched):
             return self._log_weight(points, seed, context)
         return self._importance_weighted(points, num_draws, seed, chunk_size, context)
 
+    def score_apart(self, points, num_draws, seed, condition=None):
+        """Computes `log_prob` and apart from it the log-density of the network's output, in the mean over draws.
+
+        The difference of the two is what remains: the log-density of x given the output. Arguments as for `score`.
+        """
+        context, seed = self.prepare(condition=condition), salted(seed, "draws apart")
+        weights, outputs = tf.map_fn(
+            lambda i: self._log_weight_apart(points, fold_in(seed, i), context),
+            tf.range(num_draws),
+            fn_output_signature=(self.dtype, self.dtype),
+        )
+        log_prob = tf.reduce_logsumexp(weights, axis=0) - tf.math.log(tf.cast(num_draws, self.dtype))
+        return log_prob, tf.reduce_mean(outputs, axis=0)
+
     def _log_weight(self, points, seed, context):
         """log p(x, noise) - log q(noise) for one draw of the noise a point."""
+        return self._log_weight_apart(points, seed, context)[0]
+
+    def _log_weight_apart(self, points, seed, context):
+        """The same, and that part of it which is the log-density of the output."""
         noise = draw(self.bijector.noise, tf.shape(points)[:1], seed)
         parts, log_det = self.bijector.forward_and_log_det([points, *noise], context)
         outputs, residuals = parts[: len(self._bases)], parts[len(self._bases) :]
         seeds = self._seeds_of_bases(seed)
-        scores = [base.score(z, context, s) for base, z, s in zip(self._bases, outputs, seeds, strict=True)]
-        scores += [d.log_prob(residual) for d, residual in zip(self.bijector.residuals, residuals, strict=True)]
-        return log_det + sum(scores) - sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
+        output = sum(base.score(z, context, s) for base, z, s in zip(self._bases, outputs, seeds, strict=True))
+        scores = [d.log_prob(residual) for d, residual in zip(self.bijector.residuals, residuals, strict=True)]
+        drawn = sum(d.log_prob(n) for d, n in zip(self.bijector.noise, noise, strict=True))
+        return log_det + sum(scores, start=output) - drawn, output
 
     def _seeds_of_bases(self, seed):
         """A seed for each base that may draw noise of its own."""
@@ -257,20 +289,23 @@ class FlowDistribution(AllVariables, Unbatched):
     def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
         return self.generate(n, stateless_seed(seed), temperature, mean)
 
-    def generate(self, n, seed, temperature=1.0, mean=False, condition=None):
+    def generate(self, n, seed, temperature=1.0, mean=False, condition=None, outputs=None):
         """Draws n examples, for a seed that is a pair of int32 and n rows of the condition, where there is one.
 
-        The other arguments are those of `sample`.
+        The other arguments are those of `sample`; `outputs`, where given, are those of the network, a list, so that
+        only what it drops is drawn.
         """
         context = self.prepare(condition=condition)
-        if self.bijector.is_onto:
-            return self._generate(n, seed, temperature, mean, context)[0]
-        return self._generate_with_preimage(n, seed, temperature, mean, context)
 
-    def _generate(self, n, seed, temperature, mean, context):
+        def draw_once(seed):
+            return self._generate(n, seed, temperature, mean, context, outputs)
+
+        return draw_once(seed)[0] if self.bijector.is_onto else self._draw_until_preimage(draw_once, seed)
+
+    def _generate(self, n, seed, temperature, mean, context, outputs):
         """Samples, and for each whether all parts, the noise too, have a preimage."""
         seeds = tfp.random.split_seed(seed, 2)
-        latents = _draw(self._bases, n, context, seeds[0], temperature)
+        latents = _draw(self._bases, n, context, seeds[0], temperature) if outputs is None else outputs
         dropped = [PlainBase(d) for d in self.bijector.residuals]
         residuals = self.mean_residuals(n) if mean else _draw(dropped, n, context, seeds[1], temperature)
         parts, _ = self.bijector.inverse_and_log_det(latents + residuals, context)
@@ -281,16 +316,16 @@ class FlowDistribution(AllVariables, Unbatched):
         """The mean of what the network drops, n times."""
         return [tf.repeat(d.mean()[None], n, axis=0) for d in self.bijector.residuals]
 
-    def _generate_with_preimage(self, n, seed, temperature, mean, context, rounds=500):
+    def _draw_until_preimage(self, draw_once, seed, rounds=500):
         """Draws again, up to a limit, what came out as NaN: then the samples follow the density, normalised."""
         again_seed = salted(seed, "draws without a preimage")
 
         def redraw(i, x, good):
-            again, good_again = self._generate(n, fold_in(again_seed, i), temperature, mean, context)
+            again, good_again = draw_once(fold_in(again_seed, i))
             keep = good[(..., *[None] * self.event_shape.rank)]
             return i + 1, tf.where(keep, x, again), good | good_again
 
-        x, good = self._generate(n, seed, temperature, mean, context)
+        x, good = draw_once(seed)
         _, x, good = tf.while_loop(
             lambda i, _, good: ~tf.reduce_all(good), redraw, (tf.constant(0), x, good), maximum_iterations=rounds
         )

@@ -4,26 +4,50 @@ from tfp_flowify.layers.activations import (
     ELU,
     SELU,
     Abs,
+    Exponential,
     LeakyReLU,
     Logit,
     PReLU,
     ReLU,
     Sigmoid,
     Softplus,
+    Softsign,
     Spline,
     Tanh,
 )
 from tfp_flowify.layers.base import Dropping, FlowLayer
 from tfp_flowify.layers.branches import Add, Concatenate, Duplicate, Residual
 from tfp_flowify.layers.conditional import ConditionalAffine, ConditionalSpline
-from tfp_flowify.layers.convolution import Conv1D, Conv2D, FourierConv2D
+from tfp_flowify.layers.convolution import Conv1D, Conv2D, Conv3D, DepthwiseConv1D, DepthwiseConv2D, FourierConv2D
 from tfp_flowify.layers.coupling import SplineCoupling
 from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.linear import Dense, Linear
-from tfp_flowify.layers.pooling import AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D
-from tfp_flowify.layers.scale import Normalization, Rescaling
+from tfp_flowify.layers.normalization import LayerNormalization, Multiply
+from tfp_flowify.layers.pooling import (
+    AveragePooling1D,
+    AveragePooling2D,
+    AveragePooling3D,
+    GlobalAveragePooling,
+    GlobalAveragePooling2D,
+    MaxPooling1D,
+    MaxPooling2D,
+    MaxPooling3D,
+)
+from tfp_flowify.layers.scale import Affine, Normalization, Rescaling
 from tfp_flowify.layers.shaped_noise import ShapedNoise
-from tfp_flowify.layers.shapes import Cropping2D, Flatten, Permute, Reshape, Split, Widen, ZeroPadding2D
+from tfp_flowify.layers.shapes import (
+    Cropping1D,
+    Cropping2D,
+    Cropping3D,
+    Flatten,
+    Permute,
+    Reshape,
+    Split,
+    Widen,
+    ZeroPadding1D,
+    ZeroPadding2D,
+    ZeroPadding3D,
+)
 from tfp_flowify.layers.stochastic import Dequantize, Stochastic
 
 __all__ = [
@@ -31,26 +55,40 @@ __all__ = [
     "SELU",
     "Abs",
     "Add",
+    "Affine",
+    "AveragePooling1D",
     "AveragePooling2D",
+    "AveragePooling3D",
     "Concatenate",
     "ConditionalAffine",
     "ConditionalSpline",
     "Conv1D",
     "Conv2D",
+    "Conv3D",
+    "Cropping1D",
     "Cropping2D",
+    "Cropping3D",
     "Dense",
     "Densities",
+    "DepthwiseConv1D",
+    "DepthwiseConv2D",
     "Dequantize",
     "Dropping",
     "Duplicate",
+    "Exponential",
     "Flatten",
     "FlowLayer",
     "FourierConv2D",
+    "GlobalAveragePooling",
     "GlobalAveragePooling2D",
+    "LayerNormalization",
     "LeakyReLU",
     "Linear",
     "Logit",
+    "MaxPooling1D",
     "MaxPooling2D",
+    "MaxPooling3D",
+    "Multiply",
     "Normalization",
     "PReLU",
     "Permute",
@@ -61,11 +99,14 @@ __all__ = [
     "ShapedNoise",
     "Sigmoid",
     "Softplus",
+    "Softsign",
     "Spline",
     "SplineCoupling",
     "Split",
     "Stochastic",
     "Tanh",
     "Widen",
+    "ZeroPadding1D",
     "ZeroPadding2D",
+    "ZeroPadding3D",
 ]

@@ -192,6 +192,28 @@ class Softplus(_Fixed):
 
 
 @register
+class Softsign(_Fixed):
+    """z = x / (1 + |x|). Exact, onto (-1, 1).
+
+    >>> Softsign()(tf.constant([1.0])).numpy().tolist()
+    [0.5]
+    """
+
+    function, bijector = staticmethod(keras.ops.softsign), tfb.Softsign
+
+
+@register
+class Exponential(_Fixed):
+    """z = exp(x). Exact, onto (0, inf).
+
+    >>> Exponential()(tf.constant([0.0])).numpy().tolist()
+    [1.0]
+    """
+
+    function, bijector = staticmethod(keras.ops.exp), tfb.Exp
+
+
+@register
 class Logit(Activation):
     """z = log((x - low) / (high - x)), from the box (low, high) to the whole line. Exact.
 

@@ -57,9 +57,11 @@ def check_full_precision(layer):
         )
 
 
-def window_counts(sides, kernel_size, strides, padding) -> tuple:
+def window_counts(sides, kernel_size, strides, padding, dilation=None) -> tuple:
     """The number of windows that fit along each side; None where the side is not known."""
-    lost = [0 if padding == "same" else kernel - 1 for kernel in kernel_size]
+    dilation = dilation or [1] * len(kernel_size)
+    reach = [(kernel - 1) * apart for kernel, apart in zip(kernel_size, dilation, strict=True)]
+    lost = [less if padding == "valid" else 0 for less in reach]
     counts = [
         None if side is None else -(-(side - less) // stride)
         for side, less, stride in zip(sides, lost, strides, strict=True)

@@ -8,6 +8,9 @@ import tensorflow as tf
 from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.layers.chain import chain, chain_tensors, has_two_inputs
 
+#: An image of more numbers is seen by a dense network through the means of its channels.
+MANY = 4096
+
 
 def conditioner_for(
     given, dropped, size: int, dtype=None, kind=None, width=None, condition: int | None = None
@@ -20,8 +23,8 @@ def conditioner_for(
       size: Number of parameters for one dropped value.
       dtype: Dtype policy of the model.
       kind: "last" acts on the last axis alone and may be used on events with more axes in front; "dense" sees all of
-        the event at once. By default images and sequences get convolutions, where the dropped values fit their grid,
-        and anything else a dense network.
+        the event at once. By default images, sequences and volumes get convolutions, where the dropped values fit
+        their grid, and anything else a dense network; one of a large image sees the means of its channels.
       width: Units of its two hidden layers.
       condition: Size of a condition that the model sees as well, its second input; None where there is none.
 
@@ -36,16 +39,26 @@ def conditioner_for(
     if kind == "last":
         return _model((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype, condition)
     grid = given[:-1]
-    if kind != "dense" and len(grid) in (1, 2) and outputs % math.prod(grid) == 0:
+    if kind != "dense" and len(grid) in (1, 2, 3) and outputs % math.prod(grid) == 0:
         return _model(given, _convolutions(len(grid), outputs // math.prod(grid), width), dtype, condition)
-    return _model(given, _dense(math.prod(given), outputs, width), dtype, condition, flatten=True)
+    if kind != "dense" and grid and math.prod(given) > MANY:
+        return _model(given, _dense(given[-1], outputs, width), dtype, condition, front=_MeanOverPlaces)
+    return _model(given, _dense(math.prod(given), outputs, width), dtype, condition, front=keras.layers.Flatten)
 
 
-def _model(given, layers, dtype, condition=None, flatten=False):
+@keras.saving.register_keras_serializable("tfp_flowify")
+class _MeanOverPlaces(keras.layers.Layer):
+    """The mean of each channel."""
+
+    def call(self, x):
+        return keras.ops.mean(x, axis=tuple(range(1, len(x.shape) - 1)))
+
+
+def _model(given, layers, dtype, condition=None, front=None):
     """A model of layers, the first of them without its activation: that comes behind the condition, which is added."""
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     first, *others = [layer(dtype=policy) for layer in layers]
-    flat = [keras.layers.Flatten(dtype=policy)] if flatten else []
+    flat = [] if front is None else [front(dtype=policy)]
     if condition is None:
         return chain([*flat, first, *others], given, policy, name="conditioner")
     inputs = [keras.Input(shape, dtype=policy.compute_dtype) for shape in (given, (condition,))]
@@ -71,7 +84,7 @@ def _dense(features, outputs, width):
 
 
 def _convolutions(ndims, outputs, width):
-    conv = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D}[ndims]
+    conv = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D, 3: keras.layers.Conv3D}[ndims]
     width = width or 64
     return [
         _layer(conv, width, kernel_size=3, padding="same", activation="gelu"),
@@ -89,16 +102,21 @@ class KerasFunction(InContext):
 
     It runs in its own precision and in the training mode of the pass, and gives its result in the precision of its
     input. A model with two inputs gets the condition of the pass as the second.
+
+    Args:
+      function: The layer or function.
+      inference: Whether it runs in inference mode whatever the mode of the pass.
     """
 
-    def __init__(self, function):
+    def __init__(self, function, inference=False):
         super().__init__()
+        self.inference = inference
         self.layer = function if isinstance(function, keras.layers.Layer) else AsLayer(function)
         self.takes_condition = has_two_inputs(function)
 
     def __call__(self, x, context):
         inputs = [x, context.condition_for(self.layer.name)] if self.takes_condition else x
-        return tf.cast(self.layer(inputs, training=context.training), x.dtype)
+        return tf.cast(self.layer(inputs, training=context.training and not self.inference), x.dtype)
 
 
 class AsLayer(keras.layers.Layer):

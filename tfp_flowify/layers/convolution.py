@@ -7,7 +7,6 @@ import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, sizes, window_counts
 from tfp_flowify.layers.base import Dropping, register
@@ -20,7 +19,9 @@ class Conv(Linear):
     Args:
       filters: Number of channels that go out.
       kernel_size, strides: A number, or one for each side.
-      padding: "valid" or "same".
+      padding: "valid", "same", or for sequences "causal".
+      dilation_rate: Distance between neighbouring cells of a patch: a number, or one for each side.
+      groups: Number of groups of channels, each of which gives its share of the filters from its own channels.
     """
 
     ndims: int
@@ -28,50 +29,72 @@ class Conv(Linear):
     fixed_arguments: ClassVar = {
         **Linear.fixed_arguments,
         **CHANNELS_LAST,
-        "dilation_rate": ((1, (1,), (1, 1), [1], [1, 1]), "patches have no gaps; Stochastic(layer) takes any layer"),
-        "groups": ((1,), "a patch is one vector; Stochastic(layer) takes any layer"),
     }
 
-    def __init__(self, filters, kernel_size, strides=1, padding="valid", **kwargs):
+    def __init__(self, filters, kernel_size, strides=1, padding="valid", *, dilation_rate=1, groups=1, **kwargs):
         super().__init__(**kwargs)
-        self.filters, self.padding = whole_number("filters", filters), one_of("padding", padding, ("valid", "same"))
+        self.groups = whole_number("groups", groups)
+        if self.groups > 1 and (self.stages > 1 or self.kernel_initializer is not None):
+            raise ValueError("A convolution of groups takes stages=1 and no kernel_initializer.")
+        self.filters = whole_number("filters", filters)
+        self.padding = one_of("padding", padding, ("valid", "same", "causal")[: 3 if self.ndims == 1 else 2])
         self.kernel_size = sizes("kernel_size", kernel_size, self.ndims)
         self.strides = sizes("strides", strides, self.ndims)
+        self.dilation_rate = sizes("dilation_rate", dilation_rate, self.ndims)
 
     def build(self, input_shape):
         check_image(self.name, input_shape, self.ndims)
-        self.build_linear((*self.kernel_size, input_shape[-1], self.filters))
+        channels = input_shape[-1]
+        if channels % self.groups or self.filters % self.groups:
+            raise ValueError(
+                f"{self.name} has {self.groups} groups of channels, and takes and gives a multiple of that. "
+                f"Received: {channels} channels, filters={self.filters}"
+            )
+        self.build_linear((*self.kernel_size, channels // self.groups, self.filters))
         self.build_activation(input_shape)
 
     @property
     def kernel(self):
-        """The kernel (*kernel_size, channels, filters) of the ordinary layer, computed from the weights."""
-        return tf.reshape(super().kernel, [*self.kernel_size, -1, self.filters])
+        """The kernel (*kernel_size, channels / groups, filters) of the ordinary layer, computed from the weights."""
+        kernel = super().kernel
+        if self.groups > 1:
+            kernel = tf.transpose(kernel, [1, 0, 2])  # (features, groups, units)
+        return tf.reshape(kernel, [*self.kernel_size, -1, self.filters])
+
+    def _linear(self, *arguments):
+        if self.groups == 1:
+            return super()._linear(*arguments)
+        cells = math.prod(self.kernel_size)
+        return fb.GroupedLinear(cells, self.right, self.log_singular, self.left, *arguments)
 
     def call(self, x):
-        z = keras.ops.conv(x, self.kernel, self.strides, self.padding, "channels_last")
+        padding = self.padding
+        if padding == "causal":
+            before, padding = (self.kernel_size[0] - 1) * self.dilation_rate[0], "valid"
+            x = keras.ops.pad(x, ((0, 0), (before, 0), (0, 0)))
+        # Keras finds the groups by the channels of the kernel.
+        z = keras.ops.conv(x, self.kernel, self.strides, padding, "channels_last", self.dilation_rate)
         return self.activate(self.add_bias(z))
 
     def compute_output_shape(self, input_shape):
-        counts = window_counts(input_shape[1:-1], self.kernel_size, self.strides, self.padding)
+        counts = window_counts(input_shape[1:-1], self.kernel_size, self.strides, self.padding, self.dilation_rate)
         return (input_shape[0], *counts, self.filters)
 
     def make_bijector(self, shape, densities):
         given = self.compute_output_shape((None, *shape))[1:]
         linear = self.with_density(self.make_linear(densities), given, densities)
-        scale = math.log(self.noise_scale)
-        arguments = {"padding": self.padding, "noise": self.noise}
-        plain = self.convolve(shape, linear, **arguments)
+        return self.with_activation(self.convolve(shape, linear, densities), densities)
+
+    def convolve(self, shape, linear, densities):
+        """The linear bijector on every patch of an image."""
+        arguments = {"padding": self.padding, "noise": self.noise, "dilation": self.dilation_rate}
+        plain, scale = fb.Conv(shape, linear, self.kernel_size, self.strides, **arguments), math.log(self.noise_scale)
         if plain.adds_border:
             arguments["log_pad_scale"] = densities.add("log_pad_scale", (), scale)
         if plain.repeats_pixels:
             arguments["log_noise_scale"] = densities.add("log_repetition_scale", (), scale)
-        convolution = self.with_density_of_unseen(self.convolve(shape, linear, **arguments), densities)
-        return self.with_activation(convolution, densities)
-
-    def convolve(self, shape, linear, **arguments):
-        """The bijector for an image, or a sequence."""
-        raise NotImplementedError(f"{type(self).__name__} must define convolve(shape, linear, **arguments).")
+        conv = fb.Conv(shape, linear, self.kernel_size, self.strides, **arguments)
+        return self.with_density_of_unseen(conv, densities)
 
 
 @register
@@ -82,7 +105,7 @@ class Conv2D(Conv):
     each patch is a `Dense` layer that drops or adds dimensions.
 
     Args:
-      filters, kernel_size, strides, padding: As in Keras.
+      filters, kernel_size, strides, padding, dilation_rate: As in Keras.
       **kwargs: See `Linear` and `Dropping`. The network of a density takes the image that goes out.
 
     >>> Conv2D(4, kernel_size=2, strides=2)(tf.ones([5, 8, 8, 1])).shape.as_list()
@@ -90,9 +113,6 @@ class Conv2D(Conv):
     """
 
     ndims = 2
-
-    def convolve(self, shape, linear, **arguments):
-        return fb.Conv2D(shape, linear, self.kernel_size, self.strides, **arguments)
 
 
 @register
@@ -105,24 +125,63 @@ class Conv1D(Conv):
 
     ndims = 1
 
-    def conditioner(self, densities, given, dropped, kind=None, or_dropped=None):
-        """In the bijector, a sequence is an image of width one."""
-        network = super().conditioner(densities, given, dropped, kind, or_dropped)
-        return network and _OverSequence(network)
 
-    def convolve(self, shape, linear, **arguments):
-        return fb.Conv1D(shape, linear, *self.kernel_size, *self.strides, **arguments)
+@register
+class Conv3D(Conv):
+    """A convolution of volumes (batch, depth, height, width, channels). Arguments as for `Conv2D`.
+
+    >>> Conv3D(3, kernel_size=2, strides=2)(tf.ones([5, 4, 4, 4, 1])).shape.as_list()
+    [5, 2, 2, 2, 3]
+    """
+
+    ndims = 3
 
 
-class _OverSequence(InContext):
-    """A conditioner of sequences as one of images of width one."""
+class DepthwiseConv(Conv):
+    """The base of depthwise convolutions: each channel is a group of its own."""
 
-    def __init__(self, conditioner):
-        super().__init__()
-        self.conditioner = conditioner
+    def __init__(self, kernel_size, strides=1, padding="valid", depth_multiplier=1, *, dilation_rate=1, **kwargs):
+        super().__init__(1, kernel_size, strides, padding, dilation_rate=dilation_rate, **kwargs)
+        self.depth_multiplier = whole_number("depth_multiplier", depth_multiplier)
 
-    def __call__(self, image, context):
-        return tf.expand_dims(context.run(self.conditioner, tf.squeeze(image, axis=-2)), axis=-2)
+    @classmethod
+    def _argument_names(cls):
+        return [name for name in super()._argument_names() if name not in ("filters", "groups")]
+
+    def build(self, input_shape):
+        self.groups = input_shape[-1]
+        self.filters = self.depth_multiplier * self.groups
+        super().build(input_shape)
+
+    def compute_output_shape(self, input_shape):
+        return (*super().compute_output_shape(input_shape)[:-1], self.depth_multiplier * input_shape[-1])
+
+
+@register
+class DepthwiseConv2D(DepthwiseConv):
+    """A convolution of each channel by itself.
+
+    Args:
+      kernel_size, strides, padding, depth_multiplier, dilation_rate: As in Keras; the kernel is that of a convolution
+        with as many groups as channels.
+      **kwargs: See `Linear` and `Dropping`.
+
+    >>> DepthwiseConv2D(3)(tf.ones([5, 8, 8, 2])).shape.as_list()
+    [5, 6, 6, 2]
+    """
+
+    ndims = 2
+
+
+@register
+class DepthwiseConv1D(DepthwiseConv):
+    """`DepthwiseConv2D` for sequences.
+
+    >>> DepthwiseConv1D(3)(tf.ones([5, 8, 2])).shape.as_list()
+    [5, 6, 2]
+    """
+
+    ndims = 1
 
 
 @register

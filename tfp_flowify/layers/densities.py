@@ -54,6 +54,10 @@ class Densities(keras.layers.Layer):
         self.conditioners.append(self._keep(f"conditioner_{len(self.conditioners)}", model))
         return KerasFunction(model)
 
+    def add_flow(self, flow):
+        """A conditional `FlowModel` that is the density of what a layer drops."""
+        return self._keep("flow", flow)
+
     def _keep(self, name, value):
         """As an attribute: `tf.train.Checkpoint` finds attributes, but not what is in Keras' lists."""
         if hasattr(self, name):

@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.conditional import stage_sizes
-from tfp_flowify.bijectors.linear import decompose
+from tfp_flowify.bijectors.linear import decompose, singular_values
 from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.moments import lift
 from tfp_flowify.layers.activations import activation_layer
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, make_transform, register
-from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation
+from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation, add_rotations, set_rotation
 
 _NO_KERNEL = "the kernel is computed from rotations and singular values and is not a weight"
 
@@ -43,6 +44,12 @@ class Linear(Dropping):
     >>> layer(tf.ones([5, 3])).shape.as_list(), layer.kernel.shape.as_list()
     ([5, 2], [3, 2])
     """
+
+    #: Number of groups of features, each with a matrix of its own.
+    groups = 1
+
+    #: What `take_over` lifted: a number of singular values, and the change of the kernel.
+    lifted = (0, 0.0)
 
     fixed_arguments: ClassVar = {
         "kernel_regularizer": ((None,), f"{_NO_KERNEL}; use weight decay in the optimizer, keras.optimizers.AdamW"),
@@ -82,28 +89,56 @@ class Linear(Dropping):
 
     def build_linear(self, kernel_shape):
         """Adds the weights of the layer whose kernel has this shape, the units last."""
-        *_, units = kernel_shape
-        features = math.prod(kernel_shape) // units
-        left = right = None
-        log_singular = np.full([min(features, units)], math.log(self.gain))
+        features, units = math.prod(kernel_shape[:-1]), kernel_shape[-1] // self.groups
+        initial = left = right = None
         if self.kernel_initializer is not None:
-            kernel = np.asarray(self.kernel_initializer(kernel_shape)).reshape(features, units)
-            left, singular, right = decompose(kernel)
-            log_singular = np.log(singular)
-        self.right = add_rotation(self, "right", features, right)
+            left, initial, right = decompose(np.asarray(self.kernel_initializer(kernel_shape)).reshape(features, units))
+        self.right = self._add_rotation("right", features, right)
+        rank = min(features, units)
         self.log_singular = self.add_weight(
-            name="log_singular", shape=log_singular.shape, initializer=lambda shape, dtype: tf.cast(log_singular, dtype)
+            name="log_singular",
+            shape=[rank] if self.groups == 1 else [self.groups, rank],
+            initializer=lambda shape, dtype: (
+                tf.fill(shape, tf.cast(math.log(self.gain), dtype))
+                if initial is None
+                else tf.cast(np.log(initial), dtype)
+            ),
         )
-        self.left = add_rotation(self, "left", units, left)
+        self.left = self._add_rotation("left", units, left)
         self.bias = None
         if self.use_bias:
             self.bias = self.add_weight(
                 name="bias",
-                shape=[units],
+                shape=kernel_shape[-1:],
                 initializer=self.bias_initializer,
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
+
+    def _add_rotation(self, name, size, matrix):
+        if self.groups == 1:
+            return add_rotation(self, name, size, matrix)
+        return add_rotations(self, name, self.groups, size)
+
+    def take_over(self, kernel, bias=None):
+        """Starts the built layer at a given kernel, of the shape of `kernel`, and bias.
+
+        Singular values that are next to zero are lifted, see `core.moments.lift`; `lifted` then says how many were, and
+        how much the kernel changed, as a share of its norm.
+        """
+        left, singular, right = singular_values(self._as_matrix(np.asarray(kernel)))
+        singular, self.lifted = lift(singular)
+        set_rotation(self.right, right)
+        set_rotation(self.left, left)
+        self.log_singular.assign(np.log(singular))
+        if self.bias is not None:
+            self.bias.assign(np.zeros(self.bias.shape) if bias is None else bias)
+
+    def _as_matrix(self, kernel):
+        """A kernel (..., units) as a matrix (features, units), or one for each group."""
+        if self.groups == 1:
+            return kernel.reshape(-1, kernel.shape[-1])
+        return kernel.reshape(-1, self.groups, kernel.shape[-1] // self.groups).swapaxes(0, 1)
 
     def build_activation(self, input_shape):
         if self.activation is not None and not self.activation.built:
@@ -112,13 +147,17 @@ class Linear(Dropping):
     def make_linear(self, densities):
         added = self.left.size - self.right.size
         scales = densities.add("log_noise_scale", [added], math.log(self.noise_scale)) if added > 0 else 0.0
-        return fb.Linear(self.right, self.log_singular, self.left, self.bias, scales, self.noise)
+        return self._linear(self.bias, scales, self.noise)
+
+    def _linear(self, *arguments):
+        """The bijector of vectors, over the weights of this layer."""
+        return fb.Linear(self.right, self.log_singular, self.left, *arguments)
 
     def with_density(self, linear, given, densities, kind=None):
         """The linear layer with a density for what it drops at each place of its output, of the shape `given`."""
         if not linear.residuals:
             return linear
-        (dropped,), units = linear.residuals[0].event_shape, given[-1]
+        dropped, units = math.prod(linear.residuals[0].event_shape), given[-1]
         conditioners = []
         for size in stage_sizes(dropped, min(self.stages, dropped)):
             shape = (size,) if kind == "last" else (*given[:-1], size)
@@ -133,7 +172,7 @@ class Linear(Dropping):
     @property
     def kernel(self):
         """The weight matrix (features, units) of the ordinary layer, computed from the weights."""
-        return tf.cast(fb.Linear(self.right, self.log_singular, self.left).kernel, self.compute_dtype)
+        return tf.cast(self._linear().kernel, self.compute_dtype)
 
     def add_bias(self, z):
         return z if self.bias is None else z + tf.cast(self.bias, z.dtype)

@@ -13,25 +13,30 @@ from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, pos
 from tfp_flowify.layers.base import Dropping, make_transform, register
 
 
-class _Pooling2D(Dropping):
+class Pooling(Dropping):
     """The base of max and average pooling."""
 
     bijector: type
+    ndims: int
+    function: staticmethod
     fixed_arguments = CHANNELS_LAST
 
     def __init__(self, pool_size=2, strides=None, padding="valid", *args, noise="normal", noise_scale=1.0, **kwargs):
         super().__init__(*args, **kwargs)
-        self.pool_size = sizes("pool_size", pool_size, 2)
-        self.strides = self.pool_size if strides is None else sizes("strides", strides, 2)
+        self.pool_size = sizes("pool_size", pool_size, self.ndims)
+        self.strides = self.pool_size if strides is None else sizes("strides", strides, self.ndims)
         self.padding = one_of("padding", padding, ("valid", "same"))
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
     def build(self, input_shape):
-        check_image(self.name, input_shape)
+        check_image(self.name, input_shape, self.ndims)
+
+    def call(self, x):
+        return self.function(x, self.pool_size, self.strides, self.padding, "channels_last")
 
     def compute_output_shape(self, input_shape):
-        check_image(self.name, input_shape)
+        check_image(self.name, input_shape, self.ndims)
         counts = window_counts(input_shape[1:-1], self.pool_size, self.strides, self.padding)
         return (input_shape[0], *counts, input_shape[-1])
 
@@ -40,8 +45,8 @@ class _Pooling2D(Dropping):
         unfold, windows = self.bijector(shape, self.pool_size, self.strides, **arguments).bijectors
         if unfold.noise:
             arguments["log_noise_scale"] = densities.add("log_noise_scale", (), math.log(self.noise_scale))
-        rows, columns, channels = image = windows.outputs[0]
-        lost = rows * columns * (math.prod(self.pool_size) - 1)
+        *places, channels = image = windows.outputs[0]
+        lost = math.prod(places) * (math.prod(self.pool_size) - 1)
         conditioner = self.conditioner(densities, image, (lost, channels), or_dropped=(len(windows.others), channels))
         if conditioner is not None:
             arguments["transform"] = make_transform(self.transform, self.odd)
@@ -72,8 +77,20 @@ class _ForCells(InContext):
         return places
 
 
+class MaxPooling(Pooling):
+    """The maximum of each window. In a flow it drops the gaps below it, and where it was. Exact without overlap."""
+
+    bijector, odd, function = fb.MaxPool, True, staticmethod(keras.ops.max_pool)
+
+
+class AveragePooling(Pooling):
+    """The mean of each window. In a flow it drops the differences. Exact without overlap."""
+
+    bijector, function = fb.AveragePool, staticmethod(keras.ops.average_pool)
+
+
 @register
-class MaxPooling2D(_Pooling2D):
+class MaxPooling2D(MaxPooling):
     """The maximum of each window. In a flow it drops the gaps below it, and where it was. Exact without overlap.
 
     Args:
@@ -85,44 +102,91 @@ class MaxPooling2D(_Pooling2D):
     [5, 2, 2, 1]
     """
 
-    bijector, odd = fb.MaxPool2D, True
-
-    def call(self, x):
-        return keras.ops.max_pool(x, self.pool_size, self.strides, self.padding, "channels_last")
+    ndims = 2
 
 
 @register
-class AveragePooling2D(_Pooling2D):
+class MaxPooling1D(MaxPooling):
+    """`MaxPooling2D` for sequences.
+
+    >>> MaxPooling1D()(tf.ones([5, 4, 1])).shape.as_list()
+    [5, 2, 1]
+    """
+
+    ndims = 1
+
+
+@register
+class MaxPooling3D(MaxPooling):
+    """`MaxPooling2D` for volumes.
+
+    >>> MaxPooling3D()(tf.ones([5, 4, 4, 4, 1])).shape.as_list()
+    [5, 2, 2, 2, 1]
+    """
+
+    ndims = 3
+
+
+@register
+class AveragePooling2D(AveragePooling):
     """The mean of each window. In a flow it drops the differences. Exact without overlap. Arguments as `MaxPooling2D`.
 
     >>> AveragePooling2D()(tf.ones([5, 4, 4, 1])).shape.as_list()
     [5, 2, 2, 1]
     """
 
-    bijector = fb.AveragePool2D
-
-    def call(self, x):
-        return keras.ops.average_pool(x, self.pool_size, self.strides, self.padding, "channels_last")
+    ndims = 2
 
 
 @register
-class GlobalAveragePooling2D(Dropping):
-    """The mean over all pixels. In a flow it drops the differences. Exact.
+class AveragePooling1D(AveragePooling):
+    """`AveragePooling2D` for sequences.
 
-    >>> GlobalAveragePooling2D()(tf.ones([5, 4, 4, 3])).shape.as_list()
+    >>> AveragePooling1D()(tf.ones([5, 4, 1])).shape.as_list()
+    [5, 2, 1]
+    """
+
+    ndims = 1
+
+
+@register
+class AveragePooling3D(AveragePooling):
+    """`AveragePooling2D` for volumes.
+
+    >>> AveragePooling3D()(tf.ones([5, 4, 4, 4, 1])).shape.as_list()
+    [5, 2, 2, 2, 1]
+    """
+
+    ndims = 3
+
+
+@register
+class GlobalAveragePooling(Dropping):
+    """The mean over all places, whatever the number of sides. In a flow it drops the differences. Exact.
+
+    >>> GlobalAveragePooling()(tf.ones([5, 4, 4, 3])).shape.as_list()
     [5, 3]
     """
 
     fixed_arguments: ClassVar = {**CHANNELS_LAST, "keepdims": ((False,), "put Reshape((1, 1, channels)) behind it")}
 
-    def build(self, input_shape):
-        check_image(self.name, input_shape)
-
     def call(self, x):
-        return keras.ops.mean(x, axis=(1, 2))
+        return keras.ops.mean(x, axis=tuple(range(1, len(x.shape) - 1)))
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[-1])
 
     def make_bijector(self, shape, densities):
-        return self.funnel(fb.GlobalAveragePool2D(shape, self.variable_dtype), densities)
+        return self.funnel(fb.GlobalAveragePool(shape, self.variable_dtype), densities)
+
+
+@register
+class GlobalAveragePooling2D(GlobalAveragePooling):
+    """`GlobalAveragePooling` for images.
+
+    >>> GlobalAveragePooling2D()(tf.ones([5, 4, 4, 3])).shape.as_list()
+    [5, 3]
+    """
+
+    def build(self, input_shape):
+        check_image(self.name, input_shape)

@@ -43,6 +43,29 @@ def add_rotation(layer, name: str, size: int, matrix=None):
     return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](skew, start)
 
 
+def add_rotations(layer, name: str, groups: int, size: int):
+    """One random rotation for each of some groups, whose weights belong to a layer."""
+    start = layer.add_weight(
+        name=f"{name}_start", shape=(groups, size, size), initializer=_random_orthogonal, trainable=False
+    )
+    skew = layer.add_weight(name=f"{name}_skew", shape=(groups, size * (size - 1) // 2), initializer="zeros")
+    setattr(layer, f"{name}_start", start)
+    setattr(layer, f"{name}_skew", skew)
+    return fb.GroupedExpm(skew, start)
+
+
+def _random_orthogonal(shape, dtype=None):
+    return tf.linalg.qr(keras.random.normal(shape, dtype=dtype))[0]
+
+
+def set_rotation(rotation, matrix):
+    """Sets a rotation that has a start to an orthogonal matrix; what is trained stays as it is."""
+    if rotation.start is None:
+        raise ValueError('Only rotations with a start can be set: orthogonal="auto", "expm" or "cayley".')
+    start = np.asarray(tf.convert_to_tensor(rotation.start), np.float64)
+    rotation.start.assign(matrix @ np.swapaxes(np.asarray(rotation.matrix(), np.float64), -1, -2) @ start)
+
+
 def _add_vectors(layer, name, count, size, matrix=None):
     start = keras.initializers.RandomNormal(stddev=VECTOR_SCALE)
     if matrix is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.core.moments import standardization
+from tfp_flowify.core.moments import lift, standardization
 from tfp_flowify.layers.base import FlowLayer, register
 
 
@@ -80,3 +80,45 @@ class Normalization(FlowLayer):
 
     def make_bijector(self, shape, densities):
         return fb.bind(fb.Diagonal(self.log_scale, self.shift), shape)
+
+
+@register
+class Affine(FlowLayer):
+    """z = scale x + offset for each channel, with weights that are trained: what batch normalization is at inference.
+
+    The sign of each scale is fixed. Exact.
+
+    >>> layer = Affine()
+    >>> layer.build((None, 2))
+    >>> layer.take_over(scale=[2.0, -1.0], offset=[0.0, 1.0])
+    >>> layer(tf.constant([[1.0, 1.0]])).numpy().tolist()
+    [[2.0, 0.0]]
+    """
+
+    #: What `take_over` lifted: a number of scales, and the change of all of them.
+    lifted = (0, 0.0)
+
+    def build(self, input_shape):
+        channels = [input_shape[-1]]
+        self.log_scale = self.add_weight(name="log_scale", shape=channels, initializer="zeros")
+        self.offset = self.add_weight(name="offset", shape=channels, initializer="zeros")
+        self.sign = self.add_weight(name="sign", shape=channels, initializer="ones", trainable=False)
+
+    def take_over(self, scale, offset):
+        """Starts the built layer at given numbers; scales that are zero are lifted, as in `Linear.take_over`."""
+        scale = np.broadcast_to(np.asarray(scale, np.float64), self.sign.shape)
+        sizes, change = lift(np.abs(scale))
+        self.sign.assign(np.where(scale < 0, -1.0, 1.0))
+        self.log_scale.assign(np.log(sizes))
+        self.offset.assign(np.broadcast_to(offset, self.sign.shape))
+        self.lifted = change
+
+    def call(self, x):
+        scale = tf.convert_to_tensor(self.sign) * tf.exp(tf.convert_to_tensor(self.log_scale))
+        return x * tf.cast(scale, x.dtype) + tf.cast(self.offset, x.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def make_bijector(self, shape, densities):
+        return fb.bind(fb.Diagonal(self.log_scale, self.offset, self.sign), shape)

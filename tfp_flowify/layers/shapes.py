@@ -91,23 +91,15 @@ class Permute(FlowLayer):
         return fb.bind(tfb.Transpose([axis - 1 for axis in self.dims]), shape)
 
 
-@register
-class ZeroPadding2D(FlowLayer):
-    """A border of zeros, in a flow of noise.
+class ZeroPadding(FlowLayer):
+    """A border of zeros, in a flow of noise."""
 
-    Args:
-      padding: A number, a pair (vertical, horizontal), or ((top, bottom), (left, right)).
-      noise, noise_scale: Kind of the noise, and its scale at the start.
-
-    >>> ZeroPadding2D(1)(tf.ones([5, 2, 2, 3])).shape.as_list()
-    [5, 4, 4, 3]
-    """
-
+    ndims: int
     fixed_arguments = CHANNELS_LAST
 
     def __init__(self, padding=1, *args, noise="normal", noise_scale=1.0, **kwargs):
         super().__init__(*args, **kwargs)
-        self.padding = borders("padding", padding)
+        self.padding = borders("padding", padding, self.ndims)
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
@@ -123,7 +115,65 @@ class ZeroPadding2D(FlowLayer):
 
 
 @register
-class Cropping2D(Dropping):
+class ZeroPadding2D(ZeroPadding):
+    """A border of zeros, in a flow of noise.
+
+    Args:
+      padding: A number, a pair (vertical, horizontal), or ((top, bottom), (left, right)).
+      noise, noise_scale: Kind of the noise, and its scale at the start.
+
+    >>> ZeroPadding2D(1)(tf.ones([5, 2, 2, 3])).shape.as_list()
+    [5, 4, 4, 3]
+    """
+
+    ndims = 2
+
+
+@register
+class ZeroPadding1D(ZeroPadding):
+    """Zeros at both ends of a sequence; `padding` is a number or a pair (before, behind).
+
+    >>> ZeroPadding1D((2, 0))(tf.ones([5, 2, 3])).shape.as_list()
+    [5, 4, 3]
+    """
+
+    ndims = 1
+
+
+@register
+class ZeroPadding3D(ZeroPadding):
+    """`ZeroPadding2D` for volumes; `padding` is a number, three, or three pairs.
+
+    >>> ZeroPadding3D(1)(tf.ones([5, 2, 2, 2, 3])).shape.as_list()
+    [5, 4, 4, 4, 3]
+    """
+
+    ndims = 3
+
+
+class Cropping(Dropping):
+    """Drops a border."""
+
+    ndims: int
+    fixed_arguments = CHANNELS_LAST
+
+    def __init__(self, cropping=1, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.cropping = borders("cropping", cropping, self.ndims)
+
+    def call(self, x):
+        kept = [slice(first, -last or None) for first, last in self.cropping]
+        return x[(slice(None), *kept)]
+
+    def compute_output_shape(self, input_shape):
+        return _resized(self.name, input_shape, self.cropping, -1)
+
+    def make_bijector(self, shape, densities):
+        return self.funnel(fb.Crop(shape, self.cropping, self.variable_dtype), densities)
+
+
+@register
+class Cropping2D(Cropping):
     """Drops a border.
 
     Args:
@@ -134,21 +184,29 @@ class Cropping2D(Dropping):
     [5, 2, 2, 3]
     """
 
-    fixed_arguments = CHANNELS_LAST
+    ndims = 2
 
-    def __init__(self, cropping=1, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.cropping = borders("cropping", cropping)
 
-    def call(self, x):
-        (top, bottom), (left, right) = self.cropping
-        return x[:, top : -bottom or None, left : -right or None]
+@register
+class Cropping1D(Cropping):
+    """Drops the ends of a sequence; `cropping` is a number or a pair (before, behind).
 
-    def compute_output_shape(self, input_shape):
-        return _resized(self.name, input_shape, self.cropping, -1)
+    >>> Cropping1D((0, 1))(tf.ones([5, 4, 3])).shape.as_list()
+    [5, 3, 3]
+    """
 
-    def make_bijector(self, shape, densities):
-        return self.funnel(fb.Crop(shape, self.cropping, self.variable_dtype), densities)
+    ndims = 1
+
+
+@register
+class Cropping3D(Cropping):
+    """`Cropping2D` for volumes; `cropping` is a number, three, or three pairs.
+
+    >>> Cropping3D(1)(tf.ones([5, 4, 4, 4, 3])).shape.as_list()
+    [5, 2, 2, 2, 3]
+    """
+
+    ndims = 3
 
 
 @register
@@ -213,15 +271,20 @@ class Widen(FlowLayer):
 
 
 def _resized(name, shape, border, sign):
-    check_image(name, shape)
-    sides = [None if side is None else side + sign * sum(pair) for side, pair in zip(shape[1:3], border, strict=True)]
-    return (shape[0], *sides, shape[3])
+    check_image(name, shape, len(border))
+    sides = [None if side is None else side + sign * sum(pair) for side, pair in zip(shape[1:-1], border, strict=True)]
+    return (shape[0], *sides, shape[-1])
 
 
-def borders(name, value) -> tuple:
-    """((top, bottom), (left, right)) of any of the ways that Keras takes."""
-    pair = (value, value) if isinstance(value, int) else tuple(value)
-    sides = tuple((side, side) if isinstance(side, int) else tuple(side) for side in pair)
-    if len(sides) != 2 or any(len(side) != 2 or min(side) < 0 for side in sides):
-        raise ValueError(f"{name} is a number, two, or two pairs, none negative. Received: {name}={value}")
-    return sides
+def borders(name, value, ndims: int) -> tuple:
+    """A pair of widths for each side, of any of the ways that Keras takes: ((top, bottom), (left, right)) for two."""
+    pairs = (value,) * ndims if isinstance(value, int) else tuple(value)
+    if ndims == 1 and len(pairs) == 2:
+        pairs = (pairs,)  # Both ends of a sequence.
+    pairs = tuple((side, side) if isinstance(side, int) else tuple(side) for side in pairs)
+    if len(pairs) != ndims or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
+        raise ValueError(
+            f"{name} is a number, one for each of {ndims} side(s), or a pair for each, none negative. "
+            f"Received: {name}={value}"
+        )
+    return pairs

@@ -43,27 +43,33 @@ class Dequantize(FlowLayer):
 class Stochastic(Dropping):
     """Any function or Keras layer as a flow layer: z = f(x), in a flow f(x) + noise, with a density of x given z.
 
-    The fallback for what has no layer of its own here. It is a variational autoencoder with encoder f, and the loosest
-    bound of all layers.
+    The fallback for what has no layer of its own here. It is a variational autoencoder with encoder f. With the density
+    of "funnel", a normal one, its bound is the loosest of all layers. With a conditional `FlowModel` of x given z as
+    its density it is as good as that flow: so a whole network becomes one layer, a *block*.
 
     Args:
       function: A Keras layer or model, or a function. To be saved, a function must be one that Keras can find by name:
         one of its own, or registered with `keras.saving.register_keras_serializable`.
-      noise, noise_scale: Kind of the noise, and its scale at the start; it is trained.
-      **kwargs: The density of x given z, see `Dropping`.
+      noise: Kind of the noise.
+      noise_scale: Its scale at the start, in units of the deviation of f(x), which `adapt` measures; it is trained, one
+        for each channel of f(x).
+      inference: Whether the function runs in inference mode while the flow trains too, so that dropout is off and
+        batch normalization uses its moving statistics.
+      **kwargs: The density of x given z, see `Dropping`; or `density=flow` for a `FlowModel` with `condition=` the
+        shape of f(x).
 
     >>> Stochastic(keras.activations.softmax)(tf.zeros([5, 4])).numpy()[0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
 
-    def __init__(self, function, noise="normal", noise_scale=0.1, **kwargs):
+    def __init__(self, function, noise="normal", noise_scale=0.1, inference=False, **kwargs):
         super().__init__(**kwargs)
         if not callable(function):
             raise TypeError(f"Stochastic takes a function or a Keras layer. Received: function={function!r}")
         self.function = function
         self._shapes = {}  # Of what the function gives, by the shape of what it takes.
         self.noise = one_of("noise", noise, ("normal", "uniform"))
-        self.noise_scale = positive("noise_scale", noise_scale)
+        self.noise_scale, self.inference = positive("noise_scale", noise_scale), bool(inference)
 
     def build(self, input_shape):
         self.compute_output_shape(input_shape)
@@ -90,6 +96,12 @@ class Stochastic(Dropping):
         return super().get_config()
 
     def make_bijector(self, shape, densities):
-        scale = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         out = self.compute_output_shape((None, *shape))[1:]
-        return self.funnel(fb.Stochastic(KerasFunction(self.function), shape, out, scale, self.noise), densities)
+        scale = densities.add("log_noise_scale", out[-1:], math.log(self.noise_scale))
+        function = KerasFunction(self.function, self.inference)
+        layer = fb.Stochastic(function, shape, out, scale, self.noise, self.noise_scale)
+        if not hasattr(self.density, "whitening"):
+            return self.funnel(layer, densities)
+        whiten = densities.add_flow(self.density).whitening(shape, out)
+        nodes = [fb.Node(layer, ("x",), ("z", "dropped")), fb.Node(whiten, ("z", "dropped"), ("z",))]
+        return fb.Graph(nodes, {"x": shape}, ("z",), name=self.name)

@@ -10,6 +10,7 @@ import tensorflow as tf
 class Patches:
     """The patches that a convolution or a pooling window sees.
 
+    An image has any number of axes in front of its channels: one for a sequence, two for a picture, three for a volume.
     `extract` cuts an image (..., height, width, channels) into patches (..., rows, columns, kernel * channels) in
     the layout of a Keras kernel; `overlap_sum` is its transpose, which lays the patches back and adds them where they
     overlap. `overlap_counts` (height, width) is the number N of patches that a pixel is in. With `padding="same"`,
@@ -18,24 +19,32 @@ class Patches:
     Both are lookups by fixed indices, one the gradient of the other. `extract` gives what `tf.image.extract_patches`
     does, which has no such transpose and takes longer.
 
+    Args:
+      image_shape: (*sides, channels).
+      kernel_size, strides: A number for each side.
+      padding: "valid", "same", or "causal", where a patch sees nothing behind its place.
+      dilation: The distance between neighbouring cells of a patch, a number for each side; 1 if left out.
+
     >>> patches = Patches((4, 4, 1), kernel_size=(3, 3), strides=(1, 1))
     >>> patches.shape, patches.overlap_counts[0].tolist()
     ((2, 2, 9), [1, 2, 2, 1])
     """
 
-    def __init__(self, image_shape, kernel_size, strides, padding="valid"):
+    def __init__(self, image_shape, kernel_size, strides, padding="valid", dilation=None):
         self.image_shape = tuple(image_shape)
-        if len(self.image_shape) != 3:
-            raise ValueError(f"An image has shape (height, width, channels). Received: image_shape={image_shape}")
-        self.channels = self.image_shape[2]
+        *sides, self.channels = self.image_shape
+        self.ndims = len(sides)
         self.kernel_size, self.strides = tuple(kernel_size), tuple(strides)
-        self._axes = [
-            _Axis(size, kernel, stride, padding)
-            for size, kernel, stride in zip(self.image_shape, self.kernel_size, self.strides, strict=False)
-        ]
-        rows, columns = self._axes
-        self.shape = (rows.count, columns.count, math.prod(self.kernel_size) * self.channels)
-        self.overlap_counts = np.multiply.outer(rows.coverage, columns.coverage)
+        dilation = (1,) * self.ndims if dilation is None else tuple(dilation)
+        if not sides or not len(self.kernel_size) == len(self.strides) == len(dilation) == self.ndims:
+            raise ValueError(
+                "An image has shape (*sides, channels), and patches a size, a stride and a dilation for each side. "
+                f"Received: image_shape={image_shape}, kernel_size={kernel_size}, strides={strides}, {dilation=}"
+            )
+        geometry = zip(sides, self.kernel_size, self.strides, dilation, strict=True)
+        self._axes = [_Axis(side, kernel, stride, padding, apart) for side, kernel, stride, apart in geometry]
+        self.shape = (*(axis.count for axis in self._axes), math.prod(self.kernel_size) * self.channels)
+        self.overlap_counts = functools.reduce(np.multiply.outer, [axis.coverage for axis in self._axes])
         self.uncovered = np.flatnonzero(self.overlap_counts == 0)
         self.noise_dimension = int(np.maximum(self.overlap_counts - 1, 0).sum()) * self.channels
         self._pixel_of_cell = self._in_patches(np.arange(self.overlap_counts.size), outside=-1).flatten()
@@ -81,10 +90,14 @@ class Patches:
 
     def _in_patches(self, per_pixel, outside):
         """One number for each pixel to (rows, columns, kernel height, kernel width)."""
-        (in_rows, row), (in_columns, column) = (axis.index for axis in self._axes)
-        inside = in_rows[:, None, :, None] & in_columns[None, :, None, :]
-        taken = np.reshape(per_pixel, self.image_shape[:2])[row[:, None, :, None], column[None, :, None, :]]
-        return np.where(inside, taken, outside)
+        inside, places = True, []
+        for i, axis in enumerate(self._axes):
+            shape = np.ones(2 * self.ndims, int)
+            shape[i], shape[self.ndims + i] = axis.count, axis.size
+            on_image, place = axis.index
+            inside = inside & on_image.reshape(shape)
+            places.append(place.reshape(shape))
+        return np.where(inside, np.reshape(per_pixel, self.image_shape[:-1])[tuple(places)], outside)
 
     @property
     def border(self):
@@ -94,40 +107,44 @@ class Patches:
     @functools.cached_property
     def mask(self):
         """1.0 for the cells of patches that lie on the image, 0.0 for those outside."""
-        return self.cell_values(np.ones(self.image_shape[:2]))
+        return self.cell_values(np.ones(self.image_shape[:-1]))
 
 
 class _Axis:
     """One axis of the geometry: `count` windows of `size` cells, `stride` apart, the first `before` cells outside."""
 
-    def __init__(self, length, size, stride, padding):
-        if min(length, size, stride) < 1:
+    def __init__(self, length, size, stride, padding, dilation=1):
+        if min(length, size, stride, dilation) < 1:
             raise ValueError(
-                f"Sizes, kernels and strides are at least 1. Received: size={length}, kernel={size}, strides={stride}"
+                f"Sizes, kernels, strides and dilations are at least 1. Received: size={length}, kernel={size}, "
+                f"strides={stride}, dilation={dilation}"
             )
-        if padding == "same":
+        width = (size - 1) * dilation + 1
+        if padding in ("same", "causal"):
             self.count = -(-length // stride)
-            self.before = max((self.count - 1) * stride + size - length, 0) // 2
+            behind = max((self.count - 1) * stride + width - length, 0)
+            self.before = width - 1 if padding == "causal" else behind // 2
         elif padding == "valid":
-            if size > length:
+            if width > length:
                 raise ValueError(
-                    f"A kernel of size {size} does not fit an image side of {length} without padding. "
+                    f"A kernel of size {width} does not fit an image side of {length} without padding. "
                     'Use a smaller kernel or padding="same".'
                 )
-            self.count, self.before = (length - size) // stride + 1, 0
+            self.count, self.before = (length - width) // stride + 1, 0
         else:
-            raise ValueError(f'padding must be "same" or "valid". Received: padding={padding!r}')
-        self.length, self.size, self.stride = length, size, stride
+            raise ValueError(f'padding must be "same", "valid" or "causal". Received: padding={padding!r}')
+        self.length, self.size, self.stride, self.width, self.dilation = length, size, stride, width, dilation
 
     @property
     def reach(self):
         """Cells from the start of the first window to the end of the last."""
-        return (self.count - 1) * self.stride + self.size
+        return (self.count - 1) * self.stride + self.width
 
     @property
     def index(self):
         """Tells for the cells of each window, (count, size), whether they are on the image, and where; else 0."""
-        place = np.arange(self.count)[:, None] * self.stride + np.arange(self.size) - self.before
+        cells = np.arange(self.size) * self.dilation
+        place = np.arange(self.count)[:, None] * self.stride + cells - self.before
         inside = (place >= 0) & (place < self.length)
         return inside, np.where(inside, place, 0)
 
@@ -152,9 +169,9 @@ def _look_up(x, index):
 
 
 def _like(x, original):
-    """Gives x, (n, a, b, c), the leading axes of `original`, (..., d, e, f)."""
-    if original.shape.rank == 4:
+    """Gives x, (n, *a), the leading axes of `original`, (..., *b), where a and b have as many axes."""
+    if original.shape.rank == x.shape.rank:
         return x
-    leading = original.shape[: original.shape.rank - 3]
+    leading = original.shape[: original.shape.rank - x.shape.rank + 1]
     x = tf.reshape(x, tf.concat([tf.shape(original)[: len(leading)], x.shape[1:]], axis=0))
     return tf.ensure_shape(x, leading.concatenate(x.shape[len(leading) :]))

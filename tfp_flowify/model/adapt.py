@@ -42,6 +42,8 @@ class Adapter:
             return self.forward(bijector.layer, bijector.shape_noise(parts, self._context)[0])
         if isinstance(bijector, fb.Graph) and not isinstance(bijector, fb.Linear):
             return bijector.walk(parts, lambda inside, taken: (self.forward(inside, taken), 0.0))[0]
+        if isinstance(bijector, fb.WhitenByFlow):
+            return self._forward_by_flow(bijector, *parts)
         if not isinstance(bijector, fb.Whiten):
             self._scale = typical(moments(parts[0], 0)[1])
         if isinstance(bijector, fb.Linear | fb.FourierConv2D):
@@ -54,7 +56,19 @@ class Adapter:
             self._set_whiten(bijector, parts[0])
         elif isinstance(bijector, fb.ReLU):
             self._set_relu(bijector, parts[0])
+        elif isinstance(bijector, fb.Stochastic):
+            self._set_noise(bijector, parts)
         return self._values(bijector, parts)
+
+    def _forward_by_flow(self, whiten, given, *rest):
+        """Sets a flow that is the density of a part, at the condition that the other part is."""
+        if whiten.embed is not None:
+            whiten.embed.adapt(given)
+        before = self._context
+        self._context = whiten.context_for(given, before)
+        residuals = self.forward(whiten.net, rest)
+        self._context = before
+        return [given, *residuals]
 
     def set_base(self, base, z):
         """Sets a base to the mean and deviation of the network's output."""
@@ -117,7 +131,8 @@ class Adapter:
 
     def _set_diagonal(self, diagonal, x):
         """Gives channels mean zero and unit variance, where both weights are variables: `Normalization`."""
-        if all(self._may_set(weight, trained=False) for weight in (diagonal.log_scale, diagonal.shift)):
+        weights = (diagonal.log_scale, diagonal.shift)
+        if diagonal.sign is None and all(self._may_set(weight, trained=False) for weight in weights):
             shift, log_scale = standardization(x, len(diagonal.inputs[0]))
             diagonal.shift.assign(shift)
             diagonal.log_scale.assign(log_scale)
@@ -144,6 +159,15 @@ class Adapter:
             parameters[:, 0] = np.log(not_too_small(np.sqrt(np.nanmean(values**2, axis=0)), self._scale))
         self._least = min(self._least, parameters[:, first.size - 1].min())
         bias.assign(parameters.reshape(-1))
+
+    def _set_noise(self, stochastic, parts):
+        """Sets the scale of the noise to its share of the deviation of what the noise is added to."""
+        if stochastic.noise_share is None or not self._may_set(stochastic.log_noise_scale):
+            return
+        x, noise = parts
+        value = self._values(stochastic, [x, tf.zeros_like(noise)])[0]
+        deviation = not_too_small(moments(value, len(stochastic.log_noise_scale.shape))[1])
+        stochastic.log_noise_scale.assign(np.log(stochastic.noise_share * deviation))
 
     def _set_relu(self, relu, x):
         """Sets the scale of each channel to the root mean square of x where it is negative."""

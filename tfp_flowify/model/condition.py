@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.core.checks import as_list
 from tfp_flowify.layers import Normalization
 
@@ -160,6 +161,21 @@ class Condition:
                 f"others; the first is {numbers[first]} at {first}."
             )
         return tf.cast(value, spec.dtype) if tf.is_tensor(value) else value.astype(spec.dtype.as_numpy_dtype)
+
+
+class Embedding(InContext):
+    """A condition that is another part of a flow: the vector that the network of a `Condition` makes of it."""
+
+    def __init__(self, condition: Condition):
+        super().__init__()
+        self.condition, self.network = condition, condition.network
+
+    def __call__(self, x, context):
+        return self.condition.embed({CONDITION: x}, tf.shape(x)[0], x.dtype, training=context.training)
+
+    def adapt(self, x):
+        """Lets `Normalization` layers of the network measure it."""
+        self.condition.adapt({CONDITION: x})
 
 
 def condition_network(condition, policy) -> keras.Model:

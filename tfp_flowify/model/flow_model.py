@@ -20,7 +20,7 @@ from tfp_flowify.layers.conditioners import conditioner_for
 from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.graph import model_bijector
 from tfp_flowify.model.adapt import Adapter
-from tfp_flowify.model.condition import Condition, condition_network
+from tfp_flowify.model.condition import CONDITION, Condition, Embedding, condition_network
 from tfp_flowify.model.density import Density
 from tfp_flowify.model.door import Door
 from tfp_flowify.model.functions import FlowFunctions, export_functions
@@ -72,6 +72,8 @@ class FlowModel(Density, Training, keras.Model):
       seed: Seed for the noise in training; `keras.utils.set_random_seed` sets it too.
       condition: What the density is conditioned on: the shape of it for one example; a dict of shapes; or a Keras model
         of raw conditions that gives a vector, which is trained along. Densities, couplings and the base depend on it.
+      pretrained: Whether the network has weights of its own already, so that `adapt` leaves it as it is.
+      notes: Lines about the flow that `summary` shows.
 
     >>> from tfp_flowify import layers
     >>> flow = FlowModel([keras.Input([3]), layers.Dense(5), layers.LeakyReLU(), layers.Dense(2)])
@@ -82,7 +84,7 @@ class FlowModel(Density, Training, keras.Model):
     [10]
     """
 
-    def __init__(self, network, base="normal", seed=None, condition=None, **kwargs):
+    def __init__(self, network, base="normal", seed=None, condition=None, *, pretrained=False, notes=(), **kwargs):
         given = None if condition is None else Condition(condition_network(condition, policy_of(network)))
         network = as_network(network, given and given.size)
         kwargs["dtype"] = kwargs.get("dtype") or policy_of(network)
@@ -93,6 +95,7 @@ class FlowModel(Density, Training, keras.Model):
         self.condition_network, self._condition = given and given.network, given
         self.densities = Densities(given and given.size, name="densities", dtype=self.dtype_policy)
         self.base, self.seed = base if isinstance(base, FlowModel) else one_of("base", base, BASES), seed
+        self.pretrained, self.notes = bool(pretrained), tuple(notes)
         self._set_up_training(random.randrange(2**31) if seed is None else seed)
         if self.network.built:
             self.build(self.network.input_shape)
@@ -192,7 +195,7 @@ class FlowModel(Density, Training, keras.Model):
             return shapes["x"]
         return shapes[0] if self._condition is not None and isinstance(shapes[0], list | tuple) else shapes
 
-    def adapt(self, x, densities_only=False, seed=None, *, condition=None):
+    def adapt(self, x, densities_only=None, seed=None, *, condition=None):
         """Sets scales and shifts by those of data, in one pass: where a fresh flow should start.
 
         Dense layers and convolutions then give outputs of mean zero and unit scale, and drop the directions in which
@@ -202,12 +205,14 @@ class FlowModel(Density, Training, keras.Model):
         Args:
           x: Some hundred examples: an array or a tensor, of which 2,000 are taken at most, evenly spaced; or a
             `tf.data.Dataset` of batches, of which the first are taken.
-          densities_only: Whether to leave the network as it is, say because it is trained.
+          densities_only: Whether to leave the network as it is, say because it is trained; if left out, whether the
+            flow is `pretrained`.
           seed: Seed for the noise.
           condition: For a conditional flow, one for each example; in a dataset it comes with the data. `Normalization`
             layers of the condition network are set too, as there is one where `condition` was a shape.
         """
         self.build_from(x)
+        densities_only = self.pretrained if densities_only is None else densities_only
         if isinstance(x, tf.data.Dataset):
             self._door.refuse_beside_dataset(condition)
             x, leaves = self._door.first_examples(x, ENOUGH)
@@ -228,11 +233,27 @@ class FlowModel(Density, Training, keras.Model):
         bijector = self.distribution.bijector
         parts = adapter.forward(bijector, [x, *draw(bijector.noise, [len(x)], seed)])
         if isinstance(self.base, FlowModel):
-            self.base._adapt_to(parts[0], context, densities_only, salted(seed, "base"))
+            self.base._adapt_to(parts[0], context, self.base.pretrained, salted(seed, "base"))
             return
         for base, z in zip(self._bases or [], parts, strict=False):
             adapter.set_base(base, z)
         adapter.warn_of_small_units()
+
+    def whitening(self, shape, given) -> fb.WhitenByFlow:
+        """This density of x given z as a bijector [z, x, *noise] -> [z, *residuals], for `layers.Stochastic`.
+
+        Args:
+          shape, given: Event shapes of x and z.
+        """
+        if self._condition is None or list(self._condition.specs) != [CONDITION]:
+            raise ValueError(f"{self.name} is no density given one tensor. Make it with condition={tuple(given)}.")
+        wanted = tuple(self._condition.specs[CONDITION].shape[1:])
+        if (self.event_shape, wanted) != (tuple(shape), tuple(given)):
+            raise ValueError(
+                f"{self.name} is a density of {self.event_shape} given {wanted}. Here it takes one of {tuple(shape)} "
+                f"given {tuple(given)}."
+            )
+        return fb.WhitenByFlow(given, self.distribution.standardized(), Embedding(self._condition))
 
     def _frozen(self) -> list:
         """The variables of all layers that are frozen."""
@@ -303,6 +324,7 @@ class FlowModel(Density, Training, keras.Model):
         network = keras.saving.serialize_keras_object(self.network)
         frozen = [i for i, layer in enumerate(self._density_layers()) if not layer.trainable]
         own = {"network": network, "base": self.base, "seed": self.seed, "frozen_densities": frozen}
+        own |= {"pretrained": self.pretrained, "notes": list(self.notes)}
         if isinstance(self.base, FlowModel):
             own["base"] = keras.saving.serialize_keras_object(self.base)
         if self.condition_network is not None:

@@ -49,7 +49,8 @@ class FlowFunctions:
         self.predict = _compiled(self._predict, [self.x, self.given])
         self.sample = _compiled(self._sample, [*self.draw_specs, self.given])
         self.sample_mean = _compiled(self._sample_mean, [*self.draw_specs, self.given])
-        self._log_prob = {}
+        self.sample_alike = _compiled(self._sample_alike, [self.x, self.given, *self.draw_specs[1:]])
+        self._log_prob, self._score = {}, {}
 
     def log_prob(self, num_draws: int = 1):
         """The function (x, leaves, seed) -> log-likelihoods from that many draws of the noise."""
@@ -62,6 +63,17 @@ class FlowFunctions:
 
             self._log_prob[num_draws] = _compiled(log_prob, [self.x, self.given, self.seed])
         return self._log_prob[num_draws]
+
+    def score(self, num_draws: int):
+        """The function (x, leaves, seed) -> [log-likelihoods, log-densities of the output]."""
+        if num_draws not in self._score:
+
+            def score(x, leaves, seed):
+                vectors = self._vectors(leaves, tf.shape(x)[0])
+                return self.distribution.score_apart(self.check.asserted(x), num_draws, seed, vectors)
+
+            self._score[num_draws] = _compiled(score, [self.x, self.given, self.seed])
+        return self._score[num_draws]
 
     def _vectors(self, leaves, count):
         """The condition as layers see it, or None."""
@@ -96,6 +108,13 @@ class FlowFunctions:
 
     def _sample(self, n, temperature, seed, leaves):
         return self.distribution.generate(n, seed, temperature, condition=self._vectors(leaves, n))
+
+    def _sample_alike(self, x, leaves, temperature, seed):
+        count = tf.shape(x)[0]
+        vectors = self._vectors(leaves, count)
+        context = self.distribution.prepare(condition=vectors)
+        outputs = as_list(self.distribution.bijector.without_noise(self.check.asserted(x), context))
+        return self.distribution.generate(count, seed, temperature, condition=vectors, outputs=outputs)
 
     def _sample_mean(self, n, temperature, seed, leaves):
         return self.distribution.generate(n, seed, temperature, mean=True, condition=self._vectors(leaves, n))

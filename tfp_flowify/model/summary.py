@@ -47,6 +47,7 @@ def _totals(flow, bijector):
         f"Dimensions: {data:,} of data + {noise:,} of noise = {output:,} of output + {dropped:,} dropped.",
         f"The likelihood is {'exact' if flow.is_exact else 'a lower bound'}.",
     ]
+    lines += flow.notes
     if flow.condition_network is not None:
         lines.insert(0, flow.describe_condition())
     if noise > MUCH_NOISE * data:

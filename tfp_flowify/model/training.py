@@ -98,9 +98,10 @@ class Training:
 
     @property
     def metrics(self):
-        """As in Keras; but a model inside a layer that was compiled for itself keeps its metrics to itself."""
+        """As in Keras; but models inside keep their metrics to themselves: those compiled, and flows."""
         models = [layer for layer in layers_inside(self) if isinstance(layer, keras.Model)]
-        foreign = {id(metric) for model in models for metric in trackers_of(model)}
+        own = [model.metrics if isinstance(model, Training) else trackers_of(model) for model in models]
+        foreign = {id(metric) for metrics in own for metric in metrics}
         return [metric for metric in super().metrics if id(metric) not in foreign]
 
     # The steps: Keras' own, but for the network, which runs only where a loss or a metric looks at its output.
