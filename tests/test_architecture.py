@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "plots": [],
     "callbacks": ["plots"],
     "data": ["core"],
-    "experiments": ["core", "data", "model", "optimizer", "plots", "version", "zoo"],
+    "experiments": ["core", "conversion", "data", "diagnostics", "model", "optimizer", "plots", "version", "zoo"],
     "commands": ["data", "experiments", "inference", "plots"],
 }
 

@@ -21,6 +21,7 @@ PUBLIC = [getattr(module, name) for module in (bijectors, distributions, layers,
 PUBLIC += [getattr(data, name) for name in data.__all__ if callable(getattr(data, name))]
 PUBLIC += [getattr(diagnostics, name) for name in diagnostics.__all__]
 PUBLIC += [inference.posterior_flow, inference.fit_posterior, inference.Task, zoo.labels]
+PUBLIC += [tfp_flowify.flowify, tfp_flowify.register_layer]
 PUBLIC += [tfp_flowify.FlowModel, tfp_flowify.FusedAdam, callbacks.SampleGrid, zoo.build]
 
 
@@ -42,7 +43,9 @@ def test_public_objects_say_what_they_are(public):
         assert f"`{public.__name__}" in rows or public.__name__ in ("FlowBijector", "Elementwise", "Node", "Context")
 
 
-SLOW_PAGES = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("keras", "choose", "inference")]
+SLOW_PAGES = [
+    pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("keras", "choose", "inference", "flowify")
+]
 
 
 @pytest.mark.parametrize("page", ["README.md", *SLOW_PAGES])

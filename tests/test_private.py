@@ -34,6 +34,15 @@ def test_the_cache_of_tfp_makes_one_pass_for_a_value_and_its_log_det(monkeypatch
     assert passes.count(flow.bijector) == 1
 
 
+def test_the_arguments_of_a_call_are_recorded_with_constants():
+    x, other = keras.Input([3]), keras.Input([3])
+    model = keras.Model(x, 2.0 * keras.layers.Dense(2)(x))
+    dense, product = private.calls_of(model)
+    assert private.arguments_of(dense, {id(x): other}) == ((other,), {})
+    args, kwargs = private.arguments_of(product, {id(dense.output_tensors[0]): other})
+    assert set(map(id, args)) >= {id(other)} and 2.0 in [a for a in args if isinstance(a, float)] and not kwargs
+
+
 def test_modules_hold_what_they_hold():
     module = tf.Module()
     module.layer = keras.layers.Dense(2)

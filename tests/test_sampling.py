@@ -52,7 +52,17 @@ def test_sampling_and_scoring_in_functions(name, jit_compile):
         np.testing.assert_allclose(score(x, seed), flow.log_prob(x, seed=seed), rtol=1e-4, atol=1e-4)
 
 
-TWO_INPUTS = ("concatenate", "whiten", "whiten_spline", "whiten_constant", "given_whiten", "sum", "sum_funnel")
+TWO_INPUTS = (
+    "concatenate",
+    "whiten",
+    "whiten_spline",
+    "whiten_constant",
+    "given_whiten",
+    "sum",
+    "sum_funnel",
+    "multiply",
+)
+TWO_INPUTS += ("multiply_gate",)
 SINGLE_INPUT = [name for name in CASES if name not in TWO_INPUTS]
 
 

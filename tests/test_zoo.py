@@ -111,7 +111,6 @@ def test_networks_for_tables_train():
         ("fconv1", (6,), r"Networks for tables are fmlp.*'fconv1' for data of \(6,\)"),
         ("fmlp_0", (6,), "Networks for tables"),
         ("fmlp", (64, 64, 3), r"4096 of them at most.*\(64, 64, 3\), 12288 numbers"),
-        ("fmlp", (4, 4), r"images \(h, w, c\) and tables .*\(4, 4\)"),
     ],
 )
 def test_what_cannot_be_built_is_named(name, shape, message):

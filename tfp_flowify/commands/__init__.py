@@ -1,4 +1,4 @@
-"""The command `tfp-flowify`: train, evaluate, sample, reproduce, infer."""
+"""The command `tfp-flowify`: train, evaluate, sample, reproduce, infer, classifier."""
 
 import argparse
 import os
@@ -6,9 +6,16 @@ import re
 import sys
 import warnings
 
-from tfp_flowify.commands import evaluate, infer, reproduce, sample, train
+from tfp_flowify.commands import classifier, evaluate, infer, reproduce, sample, train
 
-COMMANDS = {"train": train, "evaluate": evaluate, "sample": sample, "reproduce": reproduce, "infer": infer}
+COMMANDS = {
+    "train": train,
+    "evaluate": evaluate,
+    "sample": sample,
+    "reproduce": reproduce,
+    "infer": infer,
+    "classifier": classifier,
+}
 
 
 def main(arguments=None) -> int:

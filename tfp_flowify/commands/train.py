@@ -6,6 +6,7 @@ Examples:
   tfp-flowify train --data table.csv --model fmlp_64_32_16 --epochs 20 --out runs/table
   tfp-flowify train --condition labels --out runs/classes        digits given their class: a picture with a row for each
   tfp-flowify train --data table.csv --condition age,weight --out runs/given
+  tfp-flowify train --data mnist --data-dir DIR --model classifier.keras --out runs/flowified      a network that exists
   tfp-flowify train --resume --out runs/mnist                    goes on after a kill, a crash or Ctrl-C
 
 In the folder: config.json (the arguments), history.csv (a row for each epoch), best.keras and last.keras (the flow,
@@ -28,7 +29,11 @@ def add_arguments(parser):
     what.add_argument(
         "--model",
         help="for images fmlp, fconv1, fconv2, fconv1_nsf, fconv2_nsf; for tables fmlp, fmlp_same_x5, fmlp_128x3, "
-        "fmlp_128_64_32 with any numbers (default: fconv2, for tables fmlp)",
+        "fmlp_128_64_32 with any numbers; or a .keras file, a network of the raw data to be flowified (default: "
+        "fconv2, for tables fmlp)",
+    )
+    what.add_argument(
+        "--by", choices=["auto", "layer", "block", "model"], help="how a .keras file is flowified (default: auto)"
     )
     what.add_argument(
         "--data-dir", metavar="DIR", help="where named data are: a folder of TensorFlow Datasets, or of tables"

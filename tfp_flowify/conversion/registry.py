@@ -38,6 +38,7 @@ def register_layer(*kinds, noise=0, onto=True):
         shapes `call.shapes` that go in, and `call.shape` that goes out. `flowify(by="auto")` goes by it.
       onto: Whether it reaches the whole space; or a function of a `Call`.
 
+    >>> import tfp_flowify
     >>> class Negate(keras.layers.Layer):
     ...     def call(self, x):
     ...         return -x

@@ -67,8 +67,9 @@ def lift(scales) -> tuple:
 
     What is mapped to zero cannot be undone. The change is relative to the norm of all.
 
-    >>> lift(np.array([1.0, 0.0]))
-    (array([1.    , 0.0001]), (1, 9.999999950000001e-05))
+    >>> lifted, (count, change) = lift(np.array([1.0, 0.0]))
+    >>> lifted.tolist(), count, round(change, 6)
+    ([1.0, 0.0001], 1, 0.0001)
     """
     lifted = np.maximum(scales, LEAST_SHARE * (np.max(scales) or 1.0))
     change = np.linalg.norm(lifted - scales) / np.linalg.norm(lifted)

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import zoo
+from tfp_flowify.conversion import flowify
 from tfp_flowify.core.seeds import seeded
 from tfp_flowify.data import NAMES, Data, batches, load
 from tfp_flowify.experiments.callbacks import CosineDecay, Progress, Recorder, StopOnInterrupt, Validation, steps_of
@@ -49,6 +50,7 @@ class Options:
     transform: str | None = None
     stages: int = 1
     density: str = "funnel"
+    by: str = "auto"
     precision: str = "float32"
     strategy: str = "none"
     xla: bool | None = None
@@ -74,13 +76,18 @@ class Options:
         model, batch_size, transform = ("fconv2", 128, "affine") if data.is_image else ("fmlp", 512, "affine+spline")
         return dataclasses.replace(
             self,
-            model=self.model or model,
+            model=_absolute(self.model) if is_file(self.model) else self.model or model,
             batch_size=self.batch_size or min(batch_size, len(data.train)),
             transform=self.transform or transform,
             xla=bool(tf.config.list_physical_devices("GPU")) if self.xla is None else self.xla,
             data=_absolute(self.data) if Path(self.data).exists() and self.data not in NAMES else self.data,
             data_dir=self.data_dir and _absolute(self.data_dir),
         )
+
+
+def is_file(model: str | None) -> bool:
+    """Whether a model is not a name of the zoo but a file of Keras: a network to be flowified."""
+    return bool(model) and model.endswith(".keras")
 
 
 def _is_allowed(name, number) -> bool:
@@ -191,12 +198,25 @@ def _fresh_flow(options, data: Data):
     condition = None
     if data.condition is not None:
         condition = zoo.labels(data.classes) if data.classes else data.condition.shape
-    flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, condition, **density)
+    if is_file(options.model):
+        flow = _flowified(options, data)
+    else:
+        flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, condition, **density)
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
     flow.adapt(data.train[spread], seed=options.seed, **data.given("train", spread))
     optimizer = FusedAdam(options.learning_rate, global_clipnorm=options.clip_norm or None)
     flow.compile(optimizer, jit_compile=options.xla and options.strategy == "none")
     return flow
+
+
+def _flowified(options, data: Data):
+    """The network in a file as a flow of the data."""
+    if data.condition is not None:
+        raise ValueError("A network from a file is flowified without a condition. Leave out condition=...")
+    model = keras.models.load_model(options.model, compile=False)
+    if tuple(model.input_shape[1:]) != tuple(data.shape):
+        raise ValueError(f"{options.model} takes {model.input_shape[1:]}, and the data are {data.shape}.")
+    return flowify(model, options.by, levels=data.levels, seed=options.seed)
 
 
 def _steps_per_epoch(data, options):

@@ -33,7 +33,18 @@ class Pooling(Dropping):
         check_image(self.name, input_shape, self.ndims)
 
     def call(self, x):
-        return self.function(x, self.pool_size, self.strides, self.padding, "channels_last")
+        if self.ndims < 3:
+            return self._pool(x, 0, self.ndims)
+        # One side, then the two others: TensorFlow has no kernel for three in double precision.
+        depth, height, width, channels = x.shape[1:]
+        z = self._pool(keras.ops.reshape(x, (-1, depth, height * width * channels)), 0, 1)
+        z = self._pool(keras.ops.reshape(z, (-1, height, width, channels)), 1, 3)
+        return keras.ops.reshape(z, (-1, *self.compute_output_shape(x.shape)[1:]))
+
+    def _pool(self, x, first, last):
+        """Pools along some sides."""
+        sides = slice(first, last)
+        return self.function(x, self.pool_size[sides], self.strides[sides], self.padding, "channels_last")
 
     def compute_output_shape(self, input_shape):
         check_image(self.name, input_shape, self.ndims)

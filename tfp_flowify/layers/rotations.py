@@ -48,8 +48,10 @@ def add_rotations(layer, name: str, groups: int, size: int):
     start = layer.add_weight(
         name=f"{name}_start", shape=(groups, size, size), initializer=_random_orthogonal, trainable=False
     )
-    skew = layer.add_weight(name=f"{name}_skew", shape=(groups, size * (size - 1) // 2), initializer="zeros")
     setattr(layer, f"{name}_start", start)
+    if size == 1:
+        return fb.GroupedExpm(tf.zeros([groups, 0], layer.variable_dtype), start)
+    skew = layer.add_weight(name=f"{name}_skew", shape=(groups, size * (size - 1) // 2), initializer="zeros")
     setattr(layer, f"{name}_skew", skew)
     return fb.GroupedExpm(skew, start)
 
