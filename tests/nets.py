@@ -3,9 +3,15 @@
 import functools
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
+
+
+def some(names, every=3) -> list:
+    """Names to test with by default, one of every few; the others are slow tests."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (i % every > 0)) for i, name in enumerate(names)]
 
 
 @functools.cache

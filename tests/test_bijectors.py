@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cases import CASES, draw_inputs
+from nets import some
 
 from tfp_flowify.bijectors import Context
 from tfp_flowify.core.checks import as_list, bundle
 
 all_cases = pytest.mark.parametrize("name", CASES)
-
-# Compositions whose parts are compiled in other cases.
-SLOW_TO_COMPILE = ["deep", "residual_conv", "conv1d", "conv_uniform", "conv_gaps", "conv_tiles_funnel", "funnel_spline"]
-SLOW_TO_COMPILE += ["graph", "residual", "fourier_equal", "max_pool_same_funnel"]
-QUICK = ("given_affine", "given_funnel", "shaped_widen")
-SLOW_TO_COMPILE += [name for name in CASES if name.startswith(("given_", "shaped_")) and name not in QUICK]
-SLOW_TO_COMPILE += ["linear_no_bias", "linear_more_uniform", "linear_per_pixel", "linear_more_per_pixel"]
 
 
 def fresh(parts):
@@ -118,7 +112,7 @@ def test_leading_axes_of_an_event_are_summed_over(name):
     )
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW_TO_COMPILE)) for n in CASES])
+@pytest.mark.parametrize("name", some(CASES))
 def test_eager_graph_and_xla_agree_with_gradients(name):
     bijector = CASES[name](tf.float64)
     x = draw_inputs(bijector, tf.float64, batch=(3,))

@@ -82,10 +82,13 @@ def test_verbose_prints_it(capsys):
     [("model", 1), ("layer", 0), ("block", 2), (["narrow"], 2), (["narrow", "wide_again"], 3)],
 )
 def test_granularity_can_be_chosen(by, expected):
+    def small(shape, given):
+        return FlowModel([keras.Input(shape), fl.ConditionalAffine(), fl.Dense(2)], condition=given)
+
     keras.utils.set_random_seed(0)
     stack = [kl.Dense(20, "relu"), kl.Dense(5, name="narrow"), kl.Dense(9, "relu", name="wide_again"), kl.Dense(2)]
     model = keras.Sequential([keras.Input([8]), *stack])
-    flow = flowify(model, by=by, verbose=False)
+    flow = flowify(model, by=by, density=small, verbose=False)
     assert len(blocks(flow)) == expected
     x = normal(4, 8)
     np.testing.assert_allclose(flow(x), model(x), atol=1e-4)
