@@ -155,6 +155,7 @@ CASES = {
     "diagonal": lambda t: fb.Diagonal(weight((4,), t), weight((4,), t, seed=1), sign=[1.0, -1.0, -1.0, 1.0]),
     "shift": lambda t: fb.Diagonal(shift=weight((4,), t)),
     "split": lambda t: fb.Split(5, 2, t),
+    "select": lambda t: fb.Select((2, 3), [4, 0, 1], t),
     "widen": lambda t: fb.Widen(2, 5, weight((3,), t)),
     "widen_uniform": lambda t: fb.Widen(2, 5, scalar(0.3, t), "uniform"),
     "concatenate": lambda t: fb.Concatenate([2, 3]),

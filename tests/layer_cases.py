@@ -217,6 +217,8 @@ CASES = {
     "cropping1d": (lambda: fl.Cropping1D((0, 2)), (4, 2), lambda _: keras.layers.Cropping1D((0, 2))),
     "cropping3d": (lambda: fl.Cropping3D((0, 1, 0)), (2, 3, 2, 2), lambda _: keras.layers.Cropping3D((0, 1, 0))),
     "split": (lambda: fl.Split(2), (3, 5), lambda _: lambda x: x[..., :2]),
+    "slice": (lambda: fl.Slice([(None, None, 2), (1, None, None)]), (4, 3, 2), lambda _: lambda x: x[:, ::2, 1:]),
+    "slice_all": (lambda: fl.Slice([(None, None, -1)]), (3, 2), lambda _: lambda x: x[:, ::-1]),
     "shaped_noise": (lambda: fl.ShapedNoise(fl.Dense(7), width=8), (5,), lambda layer: dense(layer.layer)),
     "shaped_noise_conv": (
         lambda: fl.ShapedNoise(fl.Conv2D(3, 2, padding="same")), (3, 3, 1), lambda layer: conv(layer.layer)

@@ -198,6 +198,7 @@ def test_sigkill_and_resume(tmp_path):
         assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_learned(tmp_path, capsys, monkeypatch):
     steps = []
 

@@ -20,7 +20,7 @@ from tfp_flowify.bijectors.linear import Diagonal, Linear
 from tfp_flowify.bijectors.normalize import Multiply, Normalize
 from tfp_flowify.bijectors.orthogonal import Cayley, Expm, Householder
 from tfp_flowify.bijectors.padding import Crop, Pad
-from tfp_flowify.bijectors.parts import Concatenate, Split, Widen
+from tfp_flowify.bijectors.parts import Concatenate, Select, Split, Widen
 from tfp_flowify.bijectors.pooling import (
     AveragePool,
     AveragePool2D,
@@ -77,6 +77,7 @@ __all__ = [
     "Pad",
     "ReLU",
     "Residual",
+    "Select",
     "Sequential",
     "ShapedNoise",
     "Spline",

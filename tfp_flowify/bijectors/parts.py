@@ -1,5 +1,8 @@
 """Features cut apart, joined, added and dropped."""
 
+import math
+
+import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.augmentation import StandardNormal, standard_noise
@@ -35,6 +38,48 @@ class Split(FlowBijector):
 
     def inverse_and_log_det(self, parts, context):
         return [tf.concat(parts, axis=-1)], tf.zeros([], self.dtype)
+
+
+class Select(FlowBijector):
+    """Keeps some entries of an event, in any order, and drops the others as they are: slices.
+
+        forward: x -> [kept, dropped],  log_det = 0.  The inverse puts all back in their places.
+
+    Shapes: shape -> [(..., kept), (..., dropped)], vectors both.
+
+    Args:
+      shape: Event shape of x.
+      kept: Places of the entries that are kept, in the flattened event.
+
+    >>> [part.numpy().tolist() for part in Select((2, 2), [3, 0]).forward([[1.0, 2.0], [3.0, 4.0]])]
+    [[4.0, 1.0], [2.0, 3.0]]
+    """
+
+    def __init__(self, shape, kept, dtype=tf.float32, name=None):
+        size, kept = math.prod(shape), np.asarray(kept, np.int64).reshape(-1)
+        if not len(set(kept.tolist())) == len(kept) or not len(kept) or kept.min() < 0 or kept.max() >= size:
+            raise ValueError(f"Select keeps entries of {tuple(shape)}, each once. Received: {len(kept)} places.")
+        dropped = np.setdiff1d(np.arange(size), kept)
+        if not len(dropped):
+            raise ValueError(f"Select must drop entries. Received: all {size} of {tuple(shape)}. Use a permutation.")
+        self._order, self.sizes = np.concatenate([kept, dropped]), (len(kept), len(dropped))
+        super().__init__(
+            inputs=[shape],
+            outputs=[(len(kept),)],
+            residuals=[StandardNormal((len(dropped),), dtype)],
+            dtype=dtype,
+            name=name,
+        )
+
+    def forward_and_log_det(self, parts, context):
+        leading = tf.shape(parts[0])[: parts[0].shape.rank - len(self.inputs[0])]
+        flat = tf.reshape(parts[0], tf.concat([leading, [self._order.size]], axis=0))
+        return tf.split(tf.gather(flat, self._order, axis=-1), self.sizes, axis=-1), tf.zeros([], self.dtype)
+
+    def inverse_and_log_det(self, parts, context):
+        flat = tf.gather(tf.concat(parts, axis=-1), np.argsort(self._order), axis=-1)
+        shape = tf.concat([tf.shape(parts[0])[:-1], self.inputs[0]], axis=0)
+        return [tf.reshape(flat, shape)], tf.zeros([], self.dtype)
 
 
 class Widen(FlowBijector):

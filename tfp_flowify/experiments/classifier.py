@@ -185,7 +185,7 @@ def _draw_alike(path, flow, data, seed):
     x = data.test[:SHOWN]
     alike = np.asarray(flow.sample_alike(x, ALIKE, seed=seed))
     rows = np.concatenate([x[None].astype(np.float32), alike]).swapaxes(0, 1)
-    title = "left a test image; the others have the same output of the network"
+    title = "left a test image; behind it others\nwith the same output of the network"
     save_panels(path, {title: rows.reshape(-1, *data.shape)}, (0, data.levels - 1), ALIKE + 1)
 
 

@@ -39,6 +39,8 @@ def conditioner_for(
     if kind == "last":
         return _model((*[None] * (len(given) - 1), given[-1]), _dense(given[-1], outputs, width), dtype, condition)
     grid = given[:-1]
+    if len(grid) == 3:  # TensorFlow's convolution of volumes in bfloat16 gives NaN on CPUs.
+        dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy()).variable_dtype
     if kind != "dense" and len(grid) in (1, 2, 3) and outputs % math.prod(grid) == 0:
         return _model(given, _convolutions(len(grid), outputs // math.prod(grid), width), dtype, condition)
     if kind != "dense" and grid and math.prod(given) > MANY:

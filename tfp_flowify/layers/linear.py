@@ -15,7 +15,7 @@ from tfp_flowify.core.moments import lift
 from tfp_flowify.layers.activations import activation_layer
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, make_transform, register
-from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation, add_rotations, set_rotation
+from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation, add_rotations, constant
 
 _NO_KERNEL = "the kernel is computed from rotations and singular values and is not a weight"
 
@@ -48,8 +48,10 @@ class Linear(Dropping):
     #: Number of groups of features, each with a matrix of its own.
     groups = 1
 
-    #: What `take_over` lifted: a number of singular values, and the change of the kernel.
+    #: What `start_at` lifted: a number of singular values, and the change of the kernel.
     lifted = (0, 0.0)
+
+    _start = None
 
     fixed_arguments: ClassVar = {
         "kernel_regularizer": ((None,), f"{_NO_KERNEL}; use weight decay in the optimizer, keras.optimizers.AdamW"),
@@ -87,52 +89,53 @@ class Linear(Dropping):
         if kernel_initializer is not None and self.gain != 1:
             raise ValueError(f"Give a kernel_initializer or a gain. Received: both, gain={gain}")
 
+    def start_at(self, kernel, bias=None):
+        """Makes a layer that is not built yet start at given weights, those of an ordinary layer; returns the layer.
+
+        Singular values that are next to zero are lifted, see `core.moments.lift`; `lifted` then says how many were, and
+        how much the kernel changed, as a share of its norm.
+        """
+        if self.built:
+            raise ValueError(f"{self.name} is built already. Call start_at before the layer is called.")
+        self._start = (np.asarray(kernel, np.float64), bias if bias is None else np.asarray(bias))
+        return self
+
     def build_linear(self, kernel_shape):
         """Adds the weights of the layer whose kernel has this shape, the units last."""
         features, units = math.prod(kernel_shape[:-1]), kernel_shape[-1] // self.groups
-        initial = left = right = None
-        if self.kernel_initializer is not None:
-            left, initial, right = decompose(np.asarray(self.kernel_initializer(kernel_shape)).reshape(features, units))
+        left, log_singular, right, bias = self._decomposed(kernel_shape)
         self.right = self._add_rotation("right", features, right)
         rank = min(features, units)
-        self.log_singular = self.add_weight(
-            name="log_singular",
-            shape=[rank] if self.groups == 1 else [self.groups, rank],
-            initializer=lambda shape, dtype: (
-                tf.fill(shape, tf.cast(math.log(self.gain), dtype))
-                if initial is None
-                else tf.cast(np.log(initial), dtype)
-            ),
-        )
+        start = keras.initializers.Constant(math.log(self.gain)) if log_singular is None else constant(log_singular)
+        shape = [rank] if self.groups == 1 else [self.groups, rank]
+        self.log_singular = self.add_weight(name="log_singular", shape=shape, initializer=start)
         self.left = self._add_rotation("left", units, left)
         self.bias = None
         if self.use_bias:
             self.bias = self.add_weight(
                 name="bias",
                 shape=kernel_shape[-1:],
-                initializer=self.bias_initializer,
+                initializer=self.bias_initializer if bias is None else constant(bias),
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
 
+    def _decomposed(self, shape):
+        """V, log s, U and b that the layer starts at; None for what it starts at by chance or by its arguments."""
+        if self._start is not None:
+            (kernel, bias), self._start = self._start, None
+            left, singular, right = singular_values(self._as_matrix(kernel.reshape(shape)))
+            singular, self.lifted = lift(singular)
+            return left, np.log(singular), right, bias
+        if self.kernel_initializer is None:
+            return None, None, None, None
+        left, singular, right = decompose(self._as_matrix(np.asarray(self.kernel_initializer(shape))))
+        return left, np.log(singular), right, None
+
     def _add_rotation(self, name, size, matrix):
         if self.groups == 1:
             return add_rotation(self, name, size, matrix)
-        return add_rotations(self, name, self.groups, size)
-
-    def take_over(self, kernel, bias=None):
-        """Starts the built layer at a given kernel, of the shape of `kernel`, and bias.
-
-        Singular values that are next to zero are lifted, see `core.moments.lift`; `lifted` then says how many were, and
-        how much the kernel changed, as a share of its norm.
-        """
-        left, singular, right = singular_values(self._as_matrix(np.asarray(kernel)))
-        singular, self.lifted = lift(singular)
-        set_rotation(self.right, right)
-        set_rotation(self.left, left)
-        self.log_singular.assign(np.log(singular))
-        if self.bias is not None:
-            self.bias.assign(np.zeros(self.bias.shape) if bias is None else bias)
+        return add_rotations(self, name, self.groups, size, matrix)
 
     def _as_matrix(self, kernel):
         """A kernel (..., units) as a matrix (features, units), or one for each group."""

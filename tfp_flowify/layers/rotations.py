@@ -43,10 +43,13 @@ def add_rotation(layer, name: str, size: int, matrix=None):
     return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](skew, start)
 
 
-def add_rotations(layer, name: str, groups: int, size: int):
-    """One random rotation for each of some groups, whose weights belong to a layer."""
+def add_rotations(layer, name: str, groups: int, size: int, matrices=None):
+    """One rotation for each of some groups, whose weights belong to a layer; arguments as for `add_rotation`."""
     start = layer.add_weight(
-        name=f"{name}_start", shape=(groups, size, size), initializer=_random_orthogonal, trainable=False
+        name=f"{name}_start",
+        shape=(groups, size, size),
+        initializer=_random_orthogonal if matrices is None else constant(matrices),
+        trainable=False,
     )
     setattr(layer, f"{name}_start", start)
     if size == 1:
@@ -60,19 +63,11 @@ def _random_orthogonal(shape, dtype=None):
     return tf.linalg.qr(keras.random.normal(shape, dtype=dtype))[0]
 
 
-def set_rotation(rotation, matrix):
-    """Sets a rotation that has a start to an orthogonal matrix; what is trained stays as it is."""
-    if rotation.start is None:
-        raise ValueError('Only rotations with a start can be set: orthogonal="auto", "expm" or "cayley".')
-    start = np.asarray(tf.convert_to_tensor(rotation.start), np.float64)
-    rotation.start.assign(matrix @ np.swapaxes(np.asarray(rotation.matrix(), np.float64), -1, -2) @ start)
-
-
 def _add_vectors(layer, name, count, size, matrix=None):
     start = keras.initializers.RandomNormal(stddev=VECTOR_SCALE)
     if matrix is not None:
         values = VECTOR_SCALE * np.asarray(fb.Householder.from_matrix(matrix).vectors)
-        count, start = len(values), _constant(values)
+        count, start = len(values), constant(values)
     vectors = layer.add_weight(name=f"{name}_vectors", shape=(count, size), initializer=start)
     setattr(layer, f"{name}_vectors", vectors)
     return vectors
@@ -83,9 +78,10 @@ def _start_of(matrix, vectors):
     if matrix is None:
         return keras.initializers.Orthogonal()
     if vectors is None:
-        return _constant(matrix)
-    return _constant(matrix @ fb.Householder(np.asarray(vectors, np.float64)).matrix().numpy().T)
+        return constant(matrix)
+    return constant(matrix @ fb.Householder(np.asarray(vectors, np.float64)).matrix().numpy().T)
 
 
-def _constant(values):
+def constant(values):
+    """An initializer that gives these values."""
     return lambda shape, dtype: tf.cast(values, dtype)

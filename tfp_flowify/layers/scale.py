@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify.core.moments import lift, standardization
 from tfp_flowify.layers.base import FlowLayer, register
+from tfp_flowify.layers.rotations import constant
 
 
 @register
@@ -88,30 +89,31 @@ class Affine(FlowLayer):
 
     The sign of each scale is fixed. Exact.
 
-    >>> layer = Affine()
-    >>> layer.build((None, 2))
-    >>> layer.take_over(scale=[2.0, -1.0], offset=[0.0, 1.0])
-    >>> layer(tf.constant([[1.0, 1.0]])).numpy().tolist()
+    >>> Affine().start_at([2.0, -1.0], [0.0, 1.0])(tf.constant([[1.0, 1.0]])).numpy().tolist()
     [[2.0, 0.0]]
     """
 
-    #: What `take_over` lifted: a number of scales, and the change of all of them.
+    #: What `start_at` lifted: a number of scales, and the change of all of them.
     lifted = (0, 0.0)
 
-    def build(self, input_shape):
-        channels = [input_shape[-1]]
-        self.log_scale = self.add_weight(name="log_scale", shape=channels, initializer="zeros")
-        self.offset = self.add_weight(name="offset", shape=channels, initializer="zeros")
-        self.sign = self.add_weight(name="sign", shape=channels, initializer="ones", trainable=False)
+    _start = None
 
-    def take_over(self, scale, offset):
-        """Starts the built layer at given numbers; scales that are zero are lifted, as in `Linear.take_over`."""
-        scale = np.broadcast_to(np.asarray(scale, np.float64), self.sign.shape)
-        sizes, change = lift(np.abs(scale))
-        self.sign.assign(np.where(scale < 0, -1.0, 1.0))
-        self.log_scale.assign(np.log(sizes))
-        self.offset.assign(np.broadcast_to(offset, self.sign.shape))
-        self.lifted = change
+    def start_at(self, scale, offset):
+        """Makes a layer that is not built yet start at given numbers, one or one for each channel; returns the layer.
+
+        Scales that are zero are lifted, as in `Linear.start_at`.
+        """
+        self._start = (np.asarray(scale, np.float64), np.asarray(offset, np.float64))
+        return self
+
+    def build(self, input_shape):
+        channels, start = [input_shape[-1]], self._start or (1.0, 0.0)
+        scale, offset = (np.broadcast_to(value, channels) for value in start)
+        sizes, self.lifted = lift(np.abs(scale))
+        self.log_scale = self.add_weight(name="log_scale", shape=channels, initializer=constant(np.log(sizes)))
+        self.offset = self.add_weight(name="offset", shape=channels, initializer=constant(offset))
+        signs = constant(np.where(scale < 0, -1.0, 1.0))
+        self.sign = self.add_weight(name="sign", shape=channels, initializer=signs, trainable=False)
 
     def call(self, x):
         scale = tf.convert_to_tensor(self.sign) * tf.exp(tf.convert_to_tensor(self.log_scale))

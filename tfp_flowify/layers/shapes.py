@@ -3,6 +3,7 @@
 import math
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -237,6 +238,43 @@ class Split(Dropping):
     def make_bijector(self, shape, densities):
         split = fb.Split(shape[-1], self.units, self.variable_dtype)
         return self.funnel(fb.bind(split, shape), densities)
+
+
+@register
+class Slice(Dropping):
+    """x[:, start:stop:step, ...]: keeps a part of the event, and drops the rest.
+
+    Args:
+      slices: (start, stop, step) for each of the first axes of the event, each of them a number or None.
+      **kwargs: See `Dropping`.
+
+    >>> Slice([(0, None, 2), (1, 3, None)])(tf.ones([5, 4, 4, 3])).shape.as_list()
+    [5, 2, 2, 3]
+    """
+
+    def __init__(self, slices, **kwargs):
+        super().__init__(**kwargs)
+        self.slices = [tuple(axis) for axis in slices]
+        if not self.slices or any(len(axis) != 3 for axis in self.slices):
+            raise ValueError(f"slices has (start, stop, step) for each axis. Received: slices={slices}")
+
+    def call(self, x):
+        return x[(slice(None), *(slice(*axis) for axis in self.slices))]
+
+    def compute_output_shape(self, input_shape):
+        sides = [None if side is None else len(range(side)[slice(*axis)]) for side, axis in self._pairs(input_shape)]
+        return (input_shape[0], *sides, *input_shape[1 + len(sides) :])
+
+    def _pairs(self, input_shape):
+        return zip(input_shape[1:], self.slices, strict=False)
+
+    def make_bijector(self, shape, densities):
+        places = np.arange(math.prod(shape)).reshape(shape)[tuple(slice(*axis) for axis in self.slices)]
+        if places.size == math.prod(shape):  # All is kept, perhaps in another order.
+            taken = [tfb.Reshape((places.size,), shape), tfb.Permute(places.reshape(-1))]
+        else:
+            taken = [self.funnel(fb.Select(shape, places, self.variable_dtype), densities, kind="dense")]
+        return fb.Sequential([*taken, tfb.Reshape(places.shape, (places.size,))], event_shape=shape)
 
 
 @register

@@ -65,9 +65,7 @@ def _conv(layer, x):
             use_bias=layer.use_bias,
             name=layer.name,
         )
-        z = conv(x)
-        conv.take_over(layer.kernel, layer.bias)
-        return z
+        return conv.start_at(layer.kernel, layer.bias)(x)
 
     return activate(layer.activation, channels_last(layer, x, convert), layer)
 
@@ -84,9 +82,7 @@ def depthwise(layer, x, kernel, bias, name):
         use_bias=bias is not None,
         name=name,
     )
-    z = conv(x)
-    conv.take_over(np.reshape(kernel, (*layer.kernel_size, 1, -1)), bias)
-    return z
+    return conv.start_at(np.reshape(kernel, (*layer.kernel_size, 1, -1)), bias)(x)
 
 
 def sides(value, ndims) -> tuple:

@@ -15,10 +15,7 @@ kl = keras.layers
 
 def dense(x, kernel, bias, name):
     """The tensor behind a dense layer with these weights."""
-    layer = fl.Dense(kernel.shape[-1], use_bias=bias is not None, name=name)
-    z = layer(x)
-    layer.take_over(kernel, bias)
-    return z
+    return fl.Dense(kernel.shape[-1], use_bias=bias is not None, name=name).start_at(kernel, bias)(x)
 
 
 def noise_of_dense(features, shape) -> int:

@@ -14,10 +14,7 @@ kl = keras.layers
 
 def affine(x, scale, offset, name=None):
     """The tensor scale * x + offset, with one number or one for each channel."""
-    layer = fl.Affine(name=name)
-    z = layer(x)
-    layer.take_over(scale, offset)
-    return z
+    return fl.Affine(name=name).start_at(scale, offset)(x)
 
 
 def per_channel(value) -> bool:

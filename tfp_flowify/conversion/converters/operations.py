@@ -91,6 +91,27 @@ def _divide(operation, first, second):
     return affine(first, 1 / _number(second), 0.0, operation.name)
 
 
+def _event_key(x, key):
+    """The index or slice for each axis of the event; None where it is no plain slice, or cuts the batch."""
+    key = list(key) if isinstance(key, list | tuple) else [key]
+    places = [i for i, index in enumerate(key) if index is Ellipsis]
+    for place in places[:1]:
+        key[place : place + 1] = [slice(None)] * (len(x.shape) - len(key) + 1)
+    if not all(isinstance(index, int | slice) for index in key) or key[0] != slice(None):
+        return None
+    return key[1:] + [slice(None)] * (len(x.shape) - len(key))
+
+
+@register_layer("GetItem", noise=lambda call: math.inf if _event_key(*_arguments(call)) is None else 0)
+def _get_item(operation, x, key):
+    """A single place is a slice of one, and then taken away as an axis."""
+    key = _event_key(x, key)
+    slices = [(i, i + 1 or None, None) if isinstance(i, int) else (i.start, i.stop, i.step) for i in key]
+    z = fl.Slice(slices, name=operation.name)(x)
+    kept = [size for size, index in zip(z.shape[1:], key, strict=True) if isinstance(index, slice)]
+    return z if len(kept) == len(key) else fl.Reshape(kept)(z)
+
+
 @register_layer("Negative")
 def _negative(operation, x):
     return negated(x)
