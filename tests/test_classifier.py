@@ -32,6 +32,7 @@ def classifier():
     )
 
 
+@pytest.mark.slow
 def test_a_trained_classifier_gets_a_density(data):
     (x, y), (x_test, y_test) = data
     keras.utils.set_random_seed(0)

@@ -38,6 +38,7 @@ def test_sample(run, tmp_path, which):
     assert x.shape == (9, 8, 8, 1) and set(np.unique(x)) <= set(range(17))
 
 
+@pytest.mark.slow
 def test_samples_as_numbers(run, table_run, tmp_path):
     for suffix in ("csv", "npy", "npz"):
         assert main(["sample", str(table_run.path), "--count", "5", "--out", str(tmp_path / f"s.{suffix}")]) == 0
@@ -213,6 +214,7 @@ def given_run(tmp_path_factory):
     return RunFolder(folder)
 
 
+@pytest.mark.slow
 def test_training_given_labels(given_run):
     report, config = json.loads(given_run.report.read_text()), given_run.read_config()
     assert report["condition"] == "labels" and config["classes"] == 10 and np.isfinite(report["single_draw"]["mean"])
@@ -221,6 +223,7 @@ def test_training_given_labels(given_run):
     assert picture.shape[0] > 300  # Ten rows.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["", "best.keras", "saved_model"])
 def test_evaluate_and_sample_given_labels(given_run, tmp_path, capsys, which):
     path = str(given_run.path / which)
@@ -237,6 +240,7 @@ def test_evaluate_and_sample_given_labels(given_run, tmp_path, capsys, which):
     assert len(np.load(tmp_path / "all.npy")) == 100
 
 
+@pytest.mark.slow
 def test_training_and_sampling_given_columns(tmp_path):
     x = np.random.default_rng(0).normal(size=(300, 3))
     x[:, 1] += 3 * x[:, 0]

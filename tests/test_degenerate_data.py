@@ -117,6 +117,7 @@ def test_raw_digits_through_any_function_stay_finite(images):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_the_command_warns_and_ends_with_figures_that_make_sense(tmp_path, capsys):
     np.save(tmp_path / "copies.npy", copied_column())
     arguments = ["--epochs", "3", "--draws", "2", "--weighted-examples", "20", "--out", str(tmp_path / "run")]

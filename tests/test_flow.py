@@ -208,6 +208,7 @@ def test_layers_made_with_one_seed_have_different_rotations():
     assert np.abs(layer.kernel - np.eye(4)).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_training_finds_a_density(jit_compile):
     """On a ring, which no linear map makes normal, the flow beats the best Gaussian by far."""

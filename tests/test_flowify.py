@@ -96,6 +96,7 @@ def test_granularity_can_be_chosen(by, expected):
     assert np.isfinite(flow.log_prob(x)).all()
 
 
+@pytest.mark.slow
 def test_the_density_of_a_block_can_be_given():
     def own(shape, given):
         return FlowModel([keras.Input(shape), fl.ConditionalAffine(), fl.Dense(3)], condition=given, name="own")
@@ -143,6 +144,7 @@ def test_training_leaves_the_network_as_it_is(make, by):
     np.testing.assert_array_equal(flow(x), before)
 
 
+@pytest.mark.slow
 def test_all_can_be_trained_and_adapt_keeps_the_weights():
     x = normal(100, 12)
     flow = flowify(narrowing(), trainable="all", verbose=False)

@@ -74,6 +74,7 @@ def test_chains_find_modes_in_proportion():
     assert abs(np.mean(samples[:, 0] > 0) - 0.3) < 0.06
 
 
+@pytest.mark.slow
 def test_a_posterior_in_a_few_seconds():
     task = TASKS["gaussian_mixture"]()
     theta, x = task.draw(3000, seed=1)

@@ -11,6 +11,7 @@ from tfp_flowify.data import digits
 from tfp_flowify.plots import save_densities, tile_images
 
 
+@pytest.mark.slow
 def test_grids_are_written_each_few_epochs_and_at_the_end(tmp_path):
     flow, x = digits_flow(), digits()[0][0][:40]
     flow.compile("adam")

@@ -160,6 +160,7 @@ def test_a_run_that_is_extended_and_killed_is_not_done(run, tmp_path, monkeypatc
     assert not copy.report.is_file() and not copy.page.is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_run_leaves_the_process_as_it_was(tmp_path, monkeypatch, fails):
     """The dtype policy, the precision of products, seeds, and what Ctrl-C does."""

@@ -29,6 +29,7 @@ def test_fit_lowers_bits_steadily_and_is_reproducible(images):
     assert first["loss"] == first["nll"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [True, False, "auto"])
 def test_trains_with_and_without_xla(jit_compile):
     keras.utils.set_random_seed(0)

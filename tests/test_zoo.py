@@ -118,6 +118,7 @@ def test_what_cannot_be_built_is_named(name, shape, message):
         zoo.build(name, shape)
 
 
+@pytest.mark.slow
 def test_networks_given_a_condition():
     keras.utils.set_random_seed(0)
     images = np.random.default_rng(0).integers(0, 4, [16, 6, 5, 1], np.uint8)

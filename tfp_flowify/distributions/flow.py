@@ -1,6 +1,5 @@
 """The flow as a distribution over data: a bijection on the augmented space, with the noise integrated out."""
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -17,6 +16,7 @@ from tfp_flowify.distributions.bases import ConditionalNormal, FlowBase, PlainBa
 from tfp_flowify.distributions.given import GivenFlow, condition_rows
 from tfp_flowify.distributions.importance import log_mean_weight
 from tfp_flowify.distributions.inverted import Inverted
+from tfp_flowify.distributions.redraw import draw_until_preimage
 
 tfd = tfp.distributions
 
@@ -300,7 +300,9 @@ class FlowDistribution(AllVariables, Unbatched):
         def draw_once(seed):
             return self._generate(n, seed, temperature, mean, context, outputs)
 
-        return draw_once(seed)[0] if self.bijector.is_onto else self._draw_until_preimage(draw_once, seed)
+        if self.bijector.is_onto:
+            return draw_once(seed)[0]
+        return draw_until_preimage(draw_once, seed, self.event_shape.rank)
 
     def _generate(self, n, seed, temperature, mean, context, outputs):
         """Samples, and for each whether all parts, the noise too, have a preimage."""
@@ -315,31 +317,6 @@ class FlowDistribution(AllVariables, Unbatched):
     def mean_residuals(self, n) -> list:
         """The mean of what the network drops, n times."""
         return [tf.repeat(d.mean()[None], n, axis=0) for d in self.bijector.residuals]
-
-    def _draw_until_preimage(self, draw_once, seed, rounds=500):
-        """Draws again, up to a limit, what came out as NaN: then the samples follow the density, normalised."""
-        again_seed = salted(seed, "draws without a preimage")
-
-        def redraw(i, x, good):
-            again, good_again = draw_once(fold_in(again_seed, i))
-            keep = good[(..., *[None] * self.event_shape.rank)]
-            return i + 1, tf.where(keep, x, again), good | good_again
-
-        x, good = draw_once(seed)
-        _, x, good = tf.while_loop(
-            lambda i, _, good: ~tf.reduce_all(good), redraw, (tf.constant(0), x, good), maximum_iterations=rounds
-        )
-        message = (
-            f"Some samples found no preimage in {rounds} rounds: layers that reach only part of the space (tanh, "
-            "sigmoid, softplus, ELU, Abs) get values outside it. Train the flow first, put an invertible function "
-            "onto the whole line in their place, or use Stochastic."
-        )
-        if tf.executing_eagerly():
-            if not np.all(good):
-                raise ValueError(message)
-            return x
-        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(good), [message])]):
-            return tf.identity(x)
 
     @staticmethod
     def _as_base(base):

@@ -325,6 +325,7 @@ class FlowModel(Density, Training, keras.Model):
         frozen = [i for i, layer in enumerate(self._density_layers()) if not layer.trainable]
         own = {"network": network, "base": self.base, "seed": self.seed, "frozen_densities": frozen}
         own |= {"pretrained": self.pretrained, "notes": list(self.notes)}
+        own["frozen_network"] = not self.network.trainable  # Some layers forget it of those inside them.
         if isinstance(self.base, FlowModel):
             own["base"] = keras.saving.serialize_keras_object(self.base)
         if self.condition_network is not None:
@@ -338,8 +339,10 @@ class FlowModel(Density, Training, keras.Model):
             if isinstance(config.get(name), dict):
                 config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects)
         config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
-        frozen = config.pop("frozen_densities", [])
+        frozen, frozen_network = config.pop("frozen_densities", []), config.pop("frozen_network", False)
         flow = cls(**config)
+        if frozen_network:
+            flow.network.trainable = False
         layers = flow._density_layers()
         for i in frozen:
             layers[i].trainable = False
