@@ -341,7 +341,8 @@ class FlowModel(Density, Training, keras.Model):
         config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
         frozen, frozen_network = config.pop("frozen_densities", []), config.pop("frozen_network", False)
         flow = cls(**config)
-        if frozen_network:
+        if frozen_network:  # Keras passes on to the layers inside what changes, and nothing else.
+            flow.network.trainable = True
             flow.network.trainable = False
         layers = flow._density_layers()
         for i in frozen:
