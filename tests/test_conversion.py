@@ -10,7 +10,7 @@ from nets import some
 from tfp_flowify import flowify
 from tfp_flowify.augmentation import Code
 from tfp_flowify.conversion.graph import stretches_of
-from tfp_flowify.conversion.plan import _noise
+from tfp_flowify.conversion.plan import noise_of_stretch
 from tfp_flowify.conversion.prepare import prepared
 
 
@@ -38,7 +38,7 @@ def test_a_layer_is_a_flow_with_the_same_forward_pass(name):
 @pytest.mark.parametrize("name", CASES)
 def test_noise_is_what_the_registry_says(name):
     network, _ = prepared(model_of(name))
-    told = sum(map(_noise, stretches_of(network)))
+    told = sum(map(noise_of_stretch, stretches_of(network)))
     noise = flow_of(name).distribution.bijector.noise
     assert told == sum(d.dimension for d in noise if not isinstance(d, Code))
 

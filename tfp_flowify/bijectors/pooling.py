@@ -193,13 +193,18 @@ class _Pool(Sequential):
     ):
         ndims = len(image_shape) - 1
         size = per_side(pool_size, ndims)
-        if math.prod(size) < 2:
-            raise ValueError(f"A pooling window has two cells or more. Received: pool_size={pool_size}")
-        patches = Patches(image_shape, size, size if strides is None else per_side(strides, ndims), padding)
+        strides = size if strides is None else per_side(strides, ndims)
+        if math.prod(size) * math.prod(strides) < 2:
+            raise ValueError(
+                f"A pooling window has two cells or more, or strides of more than one. Received: pool_size={pool_size}"
+            )
+        patches = Patches(image_shape, size, strides, padding)
         unfold = Unfold(patches, log_noise_scale, noise, dtype)
-        self.unseen = len(patches.uncovered)
-        windows = self.windows(patches, dtype=unfold.dtype)
-        super().__init__([unfold, Funnel(windows, conditioner, transform) if conditioner else windows], name=name)
+        self.unseen, layers = len(patches.uncovered), [unfold]
+        if math.prod(size) > 1:
+            windows = self.windows(patches, dtype=unfold.dtype)
+            layers.append(Funnel(windows, conditioner, transform) if conditioner else windows)
+        super().__init__(layers, name=name)
 
 
 class MaxPool(_Pool):

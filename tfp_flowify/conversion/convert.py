@@ -5,12 +5,14 @@ import functools
 import keras
 
 from tfp_flowify import layers as fl
+from tfp_flowify.conversion.copying import Names
 from tfp_flowify.conversion.densities import density_for, output_density
 from tfp_flowify.conversion.graph import Stretch, run, stretches_of
 from tfp_flowify.conversion.plan import plan
 from tfp_flowify.conversion.prepare import default_policy, policy_of, prepared
-from tfp_flowify.conversion.registry import entry_of
+from tfp_flowify.conversion.registry import converter_of
 from tfp_flowify.core.moments import LEAST_SHARE
+from tfp_flowify.core.private import calls_between
 from tfp_flowify.layers.arguments import one_of
 from tfp_flowify.model import FlowModel
 
@@ -48,7 +50,8 @@ def flowify(
       levels: For data of whole numbers 0 ... levels - 1, such as 256 for pixels: `Dequantize` then stands in front,
         and behind it what leads back to the numbers that the model was trained on. None for real numbers.
       preprocessing: What was done to data before the model saw them in training, and is no part of it: a Keras layer or
-        model, such as `keras.layers.Rescaling(1 / 255)`.
+        model, such as `keras.layers.Rescaling(1 / 255)`, or a function of Keras tensors, such as
+        `keras.applications.resnet50.preprocess_input`.
       density: The flow of x given z for a block: a name of the zoo; or a function of the shapes of x and z that makes a
         conditional `FlowModel`. If left out, the zoo's network for the shape of x.
       base: The density of the output, see `FlowModel`. If left out, a flow of its own where the output is a vector.
@@ -77,7 +80,7 @@ def flowify(
             x = _block(piece.stretch, x, density, box) if piece.as_block else _layers(piece.stretch, x)
             notes.append(f"{piece.stretch.title}: {piece.why}.")
         x = fl.Reshape(tuple(x.shape[1:]))(x) if x is inputs else x  # A network that does nothing.
-        flowified = keras.Model(inputs, x, name=model.name)
+        flowified = _network(inputs, x, model.name)
         notes += _lifted(flowified, deficient)
         base = output_density(tuple(x.shape[1:]), policy) if base is None else base
         flow = FlowModel(flowified, base, seed, pretrained=True, notes=notes, name=name or model.name)
@@ -85,6 +88,17 @@ def flowify(
     if verbose:
         print("\n".join(notes))
     return flow
+
+
+def _network(inputs, outputs, name):
+    """The model between two tensors; layers of the same name, such as those of a layer that is used twice, get others.
+
+    All of them were made here.
+    """
+    unique = Names().unique
+    for layer in dict.fromkeys(call.operation for call in calls_between([inputs], [outputs])):
+        layer.name = unique(layer.name)
+    return keras.Model(inputs, outputs, name=name)
 
 
 def _block(stretch: Stretch, x, density, box):
@@ -102,7 +116,7 @@ def _layers(stretch: Stretch, x):
     """The tensor behind a stretch, converted layer by layer."""
     tensors = {id(stretch.start): x}
     for call in stretch.calls:
-        run(call, functools.partial(entry_of(call.layer).convert, call.layer), tensors)
+        run(call, functools.partial(converter_of(call), call.layer), tensors)
     return tensors[id(stretch.end)]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import keras
 
 from tfp_flowify.core.private import arguments_of, calls_of
-from tfp_flowify.layers.graph import is_graph
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +45,19 @@ class Call:
         """The event shape of what it gives first."""
         return tuple(self.outputs[0].shape[1:])
 
+    @property
+    def training(self) -> bool:
+        """Whether it was called with training=True."""
+        return arguments_of(self.node, {id(tensor): tensor for tensor in self.inputs})[1].get("training") is True
+
     def arguments(self, tensors: dict) -> tuple:
-        """The arguments (args, kwargs) of the call, with other tensors in the place of its own, by their identity."""
-        return arguments_of(self.node, tensors)
+        """The arguments (args, kwargs) of the call, with other tensors in the place of its own, by their identity.
+
+        Those that say nothing at inference are left out: `training`, and masks where there are none.
+        """
+        args, kwargs = arguments_of(self.node, tensors)
+        kwargs = {k: v for k, v in kwargs.items() if k != "training" and (v is not None or not k.endswith("mask"))}
+        return (args, kwargs) if args or len(kwargs) != 1 else (tuple(kwargs.values()), {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,21 +113,8 @@ def run(call: Call, function, tensors: dict):
     tensors.update({id(old): new for old, new in zip(call.outputs, results, strict=True)})
 
 
-def run_model(model: keras.Model, inputs: list) -> list:
-    """What a model gives for other inputs; models inside it are taken apart, so that the graph is flat."""
-    tensors = {id(old): new for old, new in zip(model.inputs, inputs, strict=True)}
-    for node in calls_of(model):
-        layer = node.operation
-        if is_graph(layer):
-            results = run_model(layer, [tensors[id(t)] for t in node.input_tensors])
-            tensors.update({id(old): new for old, new in zip(node.output_tensors, results, strict=True)})
-        else:
-            run(Call(layer, node), layer, tensors)
-    return [tensors[id(tensor)] for tensor in model.outputs]
-
-
 def stretches_of(model: keras.Model) -> list:
-    """The stretches of a flat model with one input and one output, as short as can be."""
+    """The stretches of a flat model with one input and one output, as short as can be; all end in real numbers."""
     calls = [Call(node.operation, node) for node in calls_of(model)]
     last_use = {id(tensor): i for i, call in enumerate(calls) for tensor in call.inputs}
     last_use[id(model.outputs[0])] = len(calls)
@@ -126,7 +122,8 @@ def stretches_of(model: keras.Model) -> list:
     for i, call in enumerate(calls):
         open_ |= {id(tensor) for tensor in call.outputs if id(tensor) in last_use}
         open_ = {tensor for tensor in open_ if last_use[tensor] > i}
-        if len(open_) == 1 and id(call.outputs[0]) in open_:
-            found.append(Stretch(tuple(calls[begun : i + 1]), start, call.outputs[0]))
-            begun, start = i + 1, call.outputs[0]
+        end = next((tensor for tensor in call.outputs if {id(tensor)} == open_), None)
+        if end is not None and keras.backend.is_float_dtype(end.dtype):
+            found.append(Stretch(tuple(calls[begun : i + 1]), start, end))
+            begun, start = i + 1, end
     return found

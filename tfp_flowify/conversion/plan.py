@@ -6,7 +6,7 @@ import math
 import operator
 
 from tfp_flowify.conversion.graph import Stretch
-from tfp_flowify.conversion.registry import cost_of, entry_of, known_layers, noise_of
+from tfp_flowify.conversion.registry import cost_of, is_known, is_onto, known_layers, noise_of
 
 #: What `by` may be, beside a list of names.
 GRANULARITIES = ("auto", "layer", "block", "model")
@@ -39,6 +39,8 @@ def plan(stretches: list, by) -> list:
         return [_block(piece, "asked for") for piece in _cut_behind(stretches, by)]
     if by not in GRANULARITIES:
         raise ValueError(f"by is one of {', '.join(map(repr, GRANULARITIES))}, or a list of names. Received: by={by!r}")
+    if not stretches:
+        return []
     if by == "model":
         return [_block(_joined(stretches), "asked for")]
     if by == "block":
@@ -58,7 +60,7 @@ def _block(stretch, why):
 
 def _by_layer(stretch):
     for place, call in enumerate(stretch.calls):
-        if entry_of(call.layer) is None:
+        if not is_known(call.layer):
             before = f"behind {stretch.names[place - 1]}" if place else f"on {stretch.start.shape}"
             kind = type(call.layer).__name__
             raise TypeError(
@@ -73,10 +75,10 @@ def _by_layer(stretch):
 
 
 def _noise_of_layers(stretch):
-    return f"layer by layer, which adds {_noise(stretch):,.0f} dimensions of noise"
+    return f"layer by layer, which adds {noise_of_stretch(stretch):,.0f} dimensions of noise"
 
 
-def _noise(stretch, of_call=noise_of) -> float:
+def noise_of_stretch(stretch, of_call=noise_of) -> float:
     """Dimensions of noise that a stretch adds layer by layer: of its layers, and of copies of what is used twice."""
     used = [tensor for call in stretch.calls for tensor in call.inputs]
     copies = sum(math.prod(tensor.shape[1:]) for tensor in used)
@@ -124,7 +126,7 @@ def _least_noise(stretches):
     best = [((0.0, 0, 0), [])]  # What it costs to come so far, and by which pieces.
     for end, last in enumerate(stretches, 1):
         (noise, blocked, count), pieces = best[-1]
-        ways = [((noise + _noise(last, cost_of), blocked, count + 1), [*pieces, (end - 1, end, False)])]
+        ways = [((noise + noise_of_stretch(last, cost_of), blocked, count + 1), [*pieces, (end - 1, end, False)])]
         for start in range(end):
             (noise, blocked, count), pieces = best[start]
             changing = sum(stretch.changes_size for stretch in stretches[start:end])
@@ -136,6 +138,8 @@ def _least_noise(stretches):
 def _explained(stretch, as_block):
     if not as_block:
         return Piece(stretch, False, _noise_of_layers(stretch))
-    noise = _noise(stretch)
+    noise, partial = noise_of_stretch(stretch), [call.layer.name for call in stretch.calls if not is_onto(call)]
     alone = "they cannot be taken one by one" if math.isinf(noise) else f"layer by layer they would add {noise:,.0f}"
+    if partial and not math.isinf(noise):
+        alone += f", but {', '.join(partial)} would reach a part of the space only"
     return _block(stretch, f"a block adds {stretch.dimension:,} dimensions of noise, {alone}")

@@ -23,25 +23,28 @@ def modules_inside(module: tf.Module, predicate) -> list:
 
 
 def calls_of(network) -> list:
-    """The calls of layers in a Keras functional model, each behind those whose results it takes.
+    """The calls of layers in a Keras functional model, each behind those whose results it takes."""
+    return calls_between(network.inputs, network.outputs)
+
+
+def calls_between(inputs: list, outputs: list) -> list:
+    """The calls of layers that lead from some Keras tensors to others, each behind those whose results it takes.
 
     Each has `operation`, `input_tensors` and `output_tensors`. Keras records them to run and save the model, but has no
     public way to walk them.
     """
-    calls, known = [], {id(tensor) for tensor in network.inputs}
-
-    def visit(tensor):
-        if id(tensor) in known:
-            return
+    calls, known, waiting = [], {id(tensor) for tensor in inputs}, list(reversed(outputs))
+    while waiting:  # No recursion: networks may be deeper than Python's stack.
+        tensor = waiting[-1]
         operation, index, _ = tensor._keras_history
         call = operation._inbound_nodes[index]
-        known.update(map(id, call.output_tensors))
-        for parent in call.input_tensors:
-            visit(parent)
-        calls.append(call)
-
-    for tensor in network.outputs:
-        visit(tensor)
+        missing = [] if id(tensor) in known else [t for t in call.input_tensors if id(t) not in known]
+        if missing:
+            waiting += reversed(missing)
+            continue
+        if id(waiting.pop()) not in known:
+            known.update(map(id, call.output_tensors))
+            calls.append(call)
     return calls
 
 

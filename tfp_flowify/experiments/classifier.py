@@ -24,6 +24,9 @@ DRAWS, SCORED = 10, 1000
 #: Examples in the picture of what is forgotten, and draws for each.
 SHOWN, ALIKE = 10, 9
 
+#: Examples whose draws are given to the network again, to see whether it takes them for the same.
+COUNTED = 500
+
 
 @dataclasses.dataclass
 class ClassifierOptions:
@@ -95,6 +98,7 @@ def run(options: ClassifierOptions, out, log=print) -> dict | None:
     flow = RunFolder(out / "flow").load()
     figures = {"classifier": _accuracies(classifier, flow, data), "flow": report}
     figures["auroc"] = _anomalies(flow, images, options, out, log)
+    figures["alike"] = _alike(flow, images.test[:COUNTED], options.seed)
     _draw_alike(out / "forgotten.png", flow, images, options.seed)
     (out / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
     (out / "README.md").write_text(page(figures))
@@ -180,12 +184,22 @@ def _draw_histograms(path, scores):
     figure.savefig(path)
 
 
+def _alike(flow, x, seed) -> float:
+    """How often the network gives an image the same class that was drawn for the output of another.
+
+    Where the density of the images given the output were exact and the block had no noise, that would be always.
+    """
+    drawn = np.asarray(flow.sample_alike(x, seed=seed)[0])
+    classes = [flow.predict(images.astype(np.float32), verbose=0).argmax(axis=1) for images in (x, drawn)]
+    return float(np.mean(classes[0] == classes[1]))
+
+
 def _draw_alike(path, flow, data, seed):
     """Test images, each with others that the network takes for the same."""
     x = data.test[:SHOWN]
     alike = np.asarray(flow.sample_alike(x, ALIKE, seed=seed))
     rows = np.concatenate([x[None].astype(np.float32), alike]).swapaxes(0, 1)
-    title = "left a test image; behind it others\nwith the same output of the network"
+    title = "left a test image; behind it others,\ndrawn for the output that the network gives it"
     save_panels(path, {title: rows.reshape(-1, *data.shape)}, (0, data.levels - 1), ALIKE + 1)
 
 
@@ -203,6 +217,8 @@ def page(figures: dict) -> str:
             f"Bits per dimension of test images: {report['single_draw']['mean']:.3f} with one draw, "
             f"{report['importance_weighted_all']['mean']:.3f} with {report['importance_weighted']['draws']}; after "
             f"{report['training_seconds'] / 60:.1f} minutes, {report['steps']:,} steps.",
+            f"Of images that are drawn for the output of a test image, the network gives {figures['alike']:.1%} the same "
+            "class as that image.",
             "",
             "How often a test image scores higher than another (area under the ROC curve), by each score: the",
             "log-likelihood, its part of the network's output, the rest, and the distance from what is typical.",

@@ -53,7 +53,11 @@ class Pooling(Dropping):
 
     def make_bijector(self, shape, densities):
         arguments = {"padding": self.padding, "noise": self.noise, "dtype": self.variable_dtype}
-        unfold, windows = self.bijector(shape, self.pool_size, self.strides, **arguments).bijectors
+        pool = self.bijector(shape, self.pool_size, self.strides, **arguments)
+        unfold, *reduced = pool.bijectors
+        if not reduced:  # Windows of one cell: some pixels are kept, and the others not seen.
+            return self.with_density_of_unseen(pool, densities)
+        (windows,) = reduced
         if unfold.noise:
             arguments["log_noise_scale"] = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         *places, channels = image = windows.outputs[0]

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
-from tfp_flowify.core.moments import lift, standardization
+from tfp_flowify.core.moments import standardization
 from tfp_flowify.layers.base import FlowLayer, register
 from tfp_flowify.layers.rotations import constant
 
@@ -93,24 +93,23 @@ class Affine(FlowLayer):
     [[2.0, 0.0]]
     """
 
-    #: What `start_at` lifted: a number of scales, and the change of all of them.
-    lifted = (0, 0.0)
-
     _start = None
 
     def start_at(self, scale, offset):
         """Makes a layer that is not built yet start at given numbers, one or one for each channel; returns the layer.
 
-        Scales that are zero are lifted, as in `Linear.start_at`.
+        No scale may be zero.
         """
         self._start = (np.asarray(scale, np.float64), np.asarray(offset, np.float64))
+        if not np.all(self._start[0]) or not all(np.isfinite(value).all() for value in self._start):
+            raise ValueError(f"{self.name} takes finite numbers, and scales other than zero. Received: scale={scale}")
         return self
 
     def build(self, input_shape):
         channels, start = [input_shape[-1]], self._start or (1.0, 0.0)
         scale, offset = (np.broadcast_to(value, channels) for value in start)
-        sizes, self.lifted = lift(np.abs(scale))
-        self.log_scale = self.add_weight(name="log_scale", shape=channels, initializer=constant(np.log(sizes)))
+        sizes = constant(np.log(np.abs(scale)))
+        self.log_scale = self.add_weight(name="log_scale", shape=channels, initializer=sizes)
         self.offset = self.add_weight(name="offset", shape=channels, initializer=constant(offset))
         signs = constant(np.where(scale < 0, -1.0, 1.0))
         self.sign = self.add_weight(name="sign", shape=channels, initializer=signs, trainable=False)

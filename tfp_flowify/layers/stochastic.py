@@ -75,6 +75,8 @@ class Stochastic(Dropping):
         self.compute_output_shape(input_shape)
 
     def call(self, x):
+        if self.inference and isinstance(self.function, keras.layers.Layer):
+            return self.function(x, training=False)
         return self.function(x)
 
     def compute_output_shape(self, input_shape):

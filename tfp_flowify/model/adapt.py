@@ -14,6 +14,10 @@ from tfp_flowify.core.moments import moments, not_too_small, standardization, ty
 from tfp_flowify.distributions import ConditionalNormal
 from tfp_flowify.math.floor import LEAST_LOG_SCALE
 
+#: Layers that fill what they add with noise. Where the network is left as it is, that is made as large as what goes in,
+#: which gives a tighter bound than noise of unit scale, or of a share or a multiple of that (digits, by layer).
+_NOISY = (fb.Pad, fb.Unfold, fb.Widen, fb.Duplicate, fb.ReLU)
+
 
 class Adapter:
     """Goes forward through a bijector and sets each layer on its way, before what is behind it sees its output.
@@ -40,12 +44,14 @@ class Adapter:
             return self.forward(bijector.bijector, parts)
         if isinstance(bijector, fb.ShapedNoise):
             return self.forward(bijector.layer, bijector.shape_noise(parts, self._context)[0])
-        if isinstance(bijector, fb.Graph) and not isinstance(bijector, fb.Linear):
+        if isinstance(bijector, fb.Graph) and (self._free is not None or not isinstance(bijector, fb.Linear)):
             return bijector.walk(parts, lambda inside, taken: (self.forward(inside, taken), 0.0))[0]
         if isinstance(bijector, fb.WhitenByFlow):
             return self._forward_by_flow(bijector, *parts)
         if not isinstance(bijector, fb.Whiten):
             self._scale = typical(moments(parts[0], 0)[1])
+        if self._free is not None and isinstance(bijector, _NOISY):
+            self._assign(bijector.log_noise_scale, np.log(self._scale or 1.0))
         if isinstance(bijector, fb.Linear | fb.FourierConv2D):
             self._set_linear(bijector, parts)
         elif isinstance(bijector, fb.Diagonal):

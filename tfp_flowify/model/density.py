@@ -86,7 +86,8 @@ class Density:
 
         Args:
           x, num_draws, seed, batch_size, condition: As for `log_prob`.
-          typical: Examples to compare with, such as training data, or the mean of their log-likelihoods.
+          typical: Examples to compare with, such as training data, or the mean of their log-likelihoods. For a
+            conditional flow, that mean, or a dataset of examples with their conditions.
 
         Returns:
           A dict of arrays, a number for each example: "log_prob", log p(x) in nats; "output", log p(z) of the output z;
@@ -105,7 +106,8 @@ class Density:
     def sample_alike(self, x, n=1, temperature=1.0, seed=None, batch_size=1024, *, condition=None):
         """Draws examples that the network takes for the same: with the output that it gives for x, and all else drawn.
 
-        They show what the network ignores. The shape is (n, *x.shape).
+        They show what the network ignores. Where the flow was made by blocks, their outputs are the same up to the
+        noise of the block, and as far as the density of x given the output is learned. The shape is (n, *x.shape).
 
         Args:
           x: A batch of examples.

@@ -205,8 +205,8 @@ class FlowModel(Density, Training, keras.Model):
         Args:
           x: Some hundred examples: an array or a tensor, of which 2,000 are taken at most, evenly spaced; or a
             `tf.data.Dataset` of batches, of which the first are taken.
-          densities_only: Whether to leave the network as it is, say because it is trained; if left out, whether the
-            flow is `pretrained`.
+          densities_only: Whether to leave the network as it is, say because it is trained; noise that its layers add is
+            then scaled to what goes into them. If left out, whether the flow is `pretrained`.
           seed: Seed for the noise.
           condition: For a conditional flow, one for each example; in a dataset it comes with the data. `Normalization`
             layers of the condition network are set too, as there is one where `condition` was a shape.
@@ -234,9 +234,9 @@ class FlowModel(Density, Training, keras.Model):
         parts = adapter.forward(bijector, [x, *draw(bijector.noise, [len(x)], seed)])
         if isinstance(self.base, FlowModel):
             self.base._adapt_to(parts[0], context, self.base.pretrained, salted(seed, "base"))
-            return
-        for base, z in zip(self._bases or [], parts, strict=False):
-            adapter.set_base(base, z)
+        else:
+            for base, z in zip(self._bases or [], parts, strict=False):
+                adapter.set_base(base, z)
         adapter.warn_of_small_units()
 
     def whitening(self, shape, given) -> fb.WhitenByFlow:

@@ -2,6 +2,7 @@
 
 from tfp_flowify.conversion.converters import (
     activations,
+    any_layer,
     branches,
     convolution,
     linear,
@@ -9,11 +10,11 @@ from tfp_flowify.conversion.converters import (
     operations,
     pooling,
     shapes,
-    whole,
 )
 
 __all__ = [
     "activations",
+    "any_layer",
     "branches",
     "convolution",
     "linear",
@@ -21,5 +22,4 @@ __all__ = [
     "operations",
     "pooling",
     "shapes",
-    "whole",
 ]

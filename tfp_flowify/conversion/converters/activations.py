@@ -1,12 +1,13 @@
-"""Activations: as layers, and as an argument of other layers."""
+"""Activations: as layers, as an argument of other layers, and as operations."""
 
 import math
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.whole import entries, fallback
+from tfp_flowify.conversion.fallback import fallback
 from tfp_flowify.conversion.registry import register_layer
 
 kl = keras.layers
@@ -20,14 +21,15 @@ def _log_sigmoid(x, **kwargs):
     return fl.Rescaling(-1.0)(fl.Softplus(**kwargs)(fl.Rescaling(-1.0)(x)))
 
 
-#: Activations that are invertible, by their names in Keras: functions of a tensor and the name of the layer.
-INVERTIBLE = {
+#: Activations with a flow layer, by their names in Keras: functions of a tensor, their arguments and a layer's name.
+KNOWN = {
     "celu": _celu,
     "elu": lambda x, alpha=1.0, **kwargs: fl.ELU(alpha, **kwargs)(x),
     "exponential": lambda x, **kwargs: fl.Exponential(**kwargs)(x),
     "leaky_relu": lambda x, negative_slope=0.2, **kwargs: fl.LeakyReLU(negative_slope, **kwargs)(x),
     "linear": lambda x, **kwargs: x,
     "log_sigmoid": _log_sigmoid,
+    "relu": lambda x, **kwargs: fl.ReLU(**kwargs)(x),
     "selu": lambda x, **kwargs: fl.SELU(**kwargs)(x),
     "sigmoid": lambda x, **kwargs: fl.Sigmoid(**kwargs)(x),
     "softplus": lambda x, **kwargs: fl.Softplus(**kwargs)(x),
@@ -35,47 +37,89 @@ INVERTIBLE = {
     "tanh": lambda x, **kwargs: fl.Tanh(**kwargs)(x),
 }
 
-#: Those of them that reach all of the line.
-ONTO = ("leaky_relu", "linear")
+#: Those of them that reach all of the line, where noise is added with that.
+ONTO = ("leaky_relu", "linear", "relu")
+
+#: The names by the functions themselves: one of a user's may have the same name.
+_NAMES = {
+    id(getattr(module, name)): name
+    for module in (keras.activations, keras.ops, tf.nn)
+    for name in KNOWN
+    if hasattr(module, name)
+}
+
+#: The names of Keras' operations, which have their arguments as attributes, and one layer that is like them.
+OPERATIONS = {
+    "Celu": "celu",
+    "Elu": "elu",
+    "Exp": "exponential",
+    "LeakyRelu": "leaky_relu",
+    "LogSigmoid": "log_sigmoid",
+    "ReLU": "relu",
+    "Relu": "relu",
+    "Selu": "selu",
+    "Sigmoid": "sigmoid",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "Tanh": "tanh",
+}
 
 
 def named(activation) -> tuple:
-    """An activation, a function or a layer of Keras, as a name of Keras' and arguments; no name for one of another."""
+    """An activation as its name in `KNOWN` and arguments; (None, {}) for any other.
+
+    Args:
+      activation: A function, a layer or an operation of Keras, or any other function.
+    """
     if isinstance(activation, kl.Activation):
         activation = activation.activation
-    if isinstance(activation, kl.ReLU):
-        if activation.max_value is not None or activation.threshold:
-            return None, {}
-        slope = float(activation.negative_slope)
-        return ("leaky_relu", {"negative_slope": slope}) if slope else ("relu", {})
-    if isinstance(activation, kl.LeakyReLU):
-        return "leaky_relu", {"negative_slope": float(activation.negative_slope)}
-    if isinstance(activation, kl.ELU):
-        return "elu", {"alpha": float(activation.alpha)}
-    name = getattr(activation, "__name__", None)
-    return (name if name in INVERTIBLE or name == "relu" else None), {}
+    if isinstance(activation, kl.ReLU | kl.LeakyReLU | kl.ELU) or not isinstance(activation, kl.Layer):
+        kinds = {kl.LeakyReLU: "leaky_relu", kl.ELU: "elu"}
+        name = _NAMES.get(id(activation)) or kinds.get(type(activation)) or OPERATIONS.get(type(activation).__name__)
+        return _plain(name, {k: v for k, v in vars(activation).items() if k in _ARGUMENTS} if name else {})
+    return None, {}
+
+
+#: Attributes of layers and operations that say which function they are.
+_ARGUMENTS = ("alpha", "negative_slope", "max_value", "threshold")
+
+
+def _plain(name, arguments) -> tuple:
+    """A name and its arguments, such as slopes, with other names for functions that these make of it."""
+    if arguments.pop("max_value", None) is not None or arguments.pop("threshold", 0.0):
+        return None, {}
+    arguments = {key: float(value) for key, value in arguments.items()}
+    slope, alpha = arguments.get("negative_slope"), arguments.get("alpha")
+    if name in ("relu", "leaky_relu") and slope is not None:
+        name = "leaky_relu" if slope > 0 else "relu" if slope == 0 else None
+    if name == "elu" and alpha is not None and alpha <= 0:
+        name = "relu" if alpha == 0 else None
+    if name in (None, "relu"):
+        return name, {}
+    return name, arguments
 
 
 def activate(activation, x, layer):
     """The tensor behind an activation that belongs to a layer, or is one."""
     name, arguments = named(activation)
     title = layer.name if activation is layer else f"{layer.name}_activation"
-    if name == "relu":
-        return fl.ReLU(name=title)(x)
     if name is not None:
-        return INVERTIBLE[name](x, name=title, **arguments)
-    return fallback(activation if isinstance(activation, kl.Layer) else kl.Activation(activation, name=title), x)
+        return KNOWN[name](x, name=title, **arguments)
+    return fallback(activation if isinstance(activation, keras.Operation) else _as_layer(activation, title), x)
 
 
-def noise_of(activation, shape) -> int:
+def _as_layer(function, name):
+    return kl.Activation(function, name=name)
+
+
+def noise_of_activation(activation, shape) -> int:
     """Dimensions of noise that an activation adds to a tensor."""
-    return 0 if named(activation)[0] in INVERTIBLE else math.prod(shape)
+    return math.prod(shape) if named(activation)[0] in (None, "relu") else 0
 
 
 def is_onto(activation) -> bool:
     """Whether all values have a preimage, once noise is added where it is."""
-    name = named(activation)[0]
-    return name not in INVERTIBLE or name in ONTO
+    return named(activation)[0] in (None, *ONTO)
 
 
 @register_layer(
@@ -83,8 +127,8 @@ def is_onto(activation) -> bool:
     kl.ReLU,
     kl.LeakyReLU,
     kl.ELU,
-    kl.Softmax,
-    noise=lambda call: noise_of(call.layer, call.shape),
+    *OPERATIONS,
+    noise=lambda call: None if named(call.layer)[0] is None else noise_of_activation(call.layer, call.shape),
     onto=lambda call: is_onto(call.layer),
 )
 def _activation(layer, x):
@@ -98,12 +142,9 @@ def _slopes(layer):
     return alpha.reshape(-1) if per_channel and alpha.min() > 0 else None
 
 
-@register_layer(kl.PReLU, noise=lambda call: entries(call) if _slopes(call.layer) is None else 0)
+@register_layer(kl.PReLU, noise=lambda call: None if _slopes(call.layer) is None else 0)
 def _prelu(layer, x):
-    slopes = _slopes(layer)
-    if slopes is None:
-        return fallback(layer, x)
     prelu = fl.PReLU(name=layer.name)
     z = prelu(x)
-    prelu.log_slope.assign(np.log(np.broadcast_to(slopes, prelu.log_slope.shape)))
+    prelu.log_slope.assign(np.log(np.broadcast_to(_slopes(layer), prelu.log_slope.shape)))
     return z

@@ -5,7 +5,7 @@ import math
 import keras
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.normalization import event_axes
+from tfp_flowify.conversion.converters.axes import event_axes
 from tfp_flowify.conversion.registry import register_layer
 
 kl = keras.layers
@@ -13,7 +13,7 @@ kl = keras.layers
 
 def of_one_shape(call) -> float:
     """No noise but that of copies where all tensors have one shape; no way where they are broadcast."""
-    return call.repeated if len(set(call.shapes)) == 1 else math.inf
+    return call.repeated if len(set(call.shapes)) == 1 and len(call.shapes) > 1 else math.inf
 
 
 def negated(x):
@@ -49,9 +49,13 @@ def _maximum(layer, inputs):
     return maximum(inputs, layer.name)
 
 
+def minimum(inputs, name):
+    return negated(maximum([negated(x) for x in inputs], name))
+
+
 @register_layer(kl.Minimum, noise=of_one_shape)
 def _minimum(layer, inputs):
-    return negated(maximum([negated(x) for x in inputs], layer.name))
+    return minimum(inputs, layer.name)
 
 
 def is_factor(shape, factor) -> bool:
@@ -77,7 +81,14 @@ def _multiply(layer, inputs):
     return product(inputs, layer.name)
 
 
-@register_layer(kl.Concatenate, noise=lambda call: call.repeated)
+def noise_of_concatenation(call) -> float:
+    """None but that of copies; no way along the axis of the batch, with constants, or of one tensor."""
+    (axis,) = event_axes(call.layer.axis, len(call.shape))
+    joined = sum(shape[axis - 1] for shape in call.shapes)
+    return call.repeated if axis and len(call.shapes) > 1 and joined == call.shape[axis - 1] else math.inf
+
+
+@register_layer(kl.Concatenate, noise=noise_of_concatenation)
 def _concatenate(layer, inputs):
     return concatenated(inputs, layer.axis, layer.name)
 

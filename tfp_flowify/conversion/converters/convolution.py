@@ -6,9 +6,9 @@ import keras
 import numpy as np
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.activations import activate, is_onto, noise_of
+from tfp_flowify.conversion.converters.activations import activate, is_onto, noise_of_activation
+from tfp_flowify.conversion.converters.axes import channels_last, sides, with_channels_last
 from tfp_flowify.conversion.converters.linear import dense, noise_of_dense
-from tfp_flowify.conversion.converters.whole import entries, fallback
 from tfp_flowify.conversion.registry import register_layer
 from tfp_flowify.math.patches import Patches
 
@@ -16,22 +16,6 @@ kl = keras.layers
 
 _CONVOLUTIONS = {1: fl.Conv1D, 2: fl.Conv2D, 3: fl.Conv3D}
 _DEPTHWISE = {1: fl.DepthwiseConv1D, 2: fl.DepthwiseConv2D}
-
-
-def channels_last(layer, x, convert):
-    """The tensor that `convert` gives for x, with channels last in between where the layer has them first."""
-    if getattr(layer, "data_format", "channels_last") == "channels_last":
-        return convert(x)
-    axes = range(1, len(x.shape))
-    z = convert(fl.Permute((*axes[1:], 1))(x))
-    return fl.Permute((len(z.shape) - 1, *range(1, len(z.shape) - 1)))(z)
-
-
-def with_channels_last(layer, shape) -> tuple:
-    """An event shape with the channels last, of a layer that may have them first."""
-    if getattr(layer, "data_format", "channels_last") == "channels_last":
-        return tuple(shape)
-    return (*shape[1:], shape[0])
 
 
 def noise_of_patches(image, layer, strides=None) -> tuple:
@@ -49,7 +33,7 @@ def _noise_of_conv(call):
     groups = layer.groups
     features = math.prod(layer.kernel_size) * image[-1] // groups
     added += noise_of_dense(features, (places, groups, layer.filters // groups))
-    return added + noise_of(layer.activation, call.shape)
+    return added + noise_of_activation(layer.activation, call.shape)
 
 
 @register_layer(kl.Conv1D, kl.Conv2D, kl.Conv3D, noise=_noise_of_conv, onto=lambda call: is_onto(call.layer.activation))
@@ -85,11 +69,6 @@ def depthwise(layer, x, kernel, bias, name):
     return conv.start_at(np.reshape(kernel, (*layer.kernel_size, 1, -1)), bias)(x)
 
 
-def sides(value, ndims) -> tuple:
-    """A number for each side."""
-    return tuple(value) if isinstance(value, list | tuple) else (value,) * ndims
-
-
 def _noise_of_depthwise(call):
     layer, image = call.layer, with_channels_last(call.layer, call.shapes[0])
     added, places = noise_of_patches(image, layer, sides(layer.strides, layer.rank))
@@ -99,7 +78,7 @@ def _noise_of_depthwise(call):
 @register_layer(
     kl.DepthwiseConv1D,
     kl.DepthwiseConv2D,
-    noise=lambda call: _noise_of_depthwise(call) + noise_of(call.layer.activation, call.shape),
+    noise=lambda call: _noise_of_depthwise(call) + noise_of_activation(call.layer.activation, call.shape),
     onto=lambda call: is_onto(call.layer.activation),
 )
 def _depthwise_conv(layer, x):
@@ -111,7 +90,7 @@ def _noise_of_separable(call):
     layer, image = call.layer, with_channels_last(call.layer, call.shapes[0])
     *places, filters = with_channels_last(layer, call.shape)
     pointwise = noise_of_dense(image[-1] * layer.depth_multiplier, (*places, filters))
-    return _noise_of_depthwise(call) + pointwise + noise_of(layer.activation, call.shape)
+    return _noise_of_depthwise(call) + pointwise + noise_of_activation(layer.activation, call.shape)
 
 
 @register_layer(
@@ -137,10 +116,10 @@ def _is_tiling(layer) -> bool:
 def _noise_of_transposed(call):
     layer = call.layer
     if not _is_tiling(layer):
-        return entries(call)
+        return None
     *places, channels = with_channels_last(layer, call.shapes[0])
     added = noise_of_dense(channels, (*places, math.prod(layer.kernel_size) * layer.filters))
-    return added + noise_of(layer.activation, call.shape)
+    return added + noise_of_activation(layer.activation, call.shape)
 
 
 @register_layer(
@@ -148,12 +127,10 @@ def _noise_of_transposed(call):
     kl.Conv2DTranspose,
     kl.Conv3DTranspose,
     noise=_noise_of_transposed,
-    onto=lambda call: not _is_tiling(call.layer) or is_onto(call.layer.activation),
+    onto=lambda call: is_onto(call.layer.activation),
 )
 def _transposed_conv(layer, x):
     """Each pixel becomes a patch, by a dense layer; the patches are laid side by side."""
-    if not _is_tiling(layer):
-        return fallback(layer, x)
     cells, filters, ndims = layer.kernel_size, layer.filters, layer.rank
 
     def convert(x):

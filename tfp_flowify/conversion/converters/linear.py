@@ -6,8 +6,7 @@ import keras
 import numpy as np
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.activations import activate, is_onto, noise_of
-from tfp_flowify.conversion.converters.whole import entries, fallback
+from tfp_flowify.conversion.converters.activations import activate, is_onto, noise_of_activation
 from tfp_flowify.conversion.registry import register_layer
 
 kl = keras.layers
@@ -24,29 +23,42 @@ def noise_of_dense(features, shape) -> int:
     return math.prod(places) * max(units - features, 0)
 
 
-@register_layer(
-    kl.Dense,
-    noise=lambda call: noise_of_dense(call.shapes[0][-1], call.shape) + noise_of(call.layer.activation, call.shape),
-    onto=lambda call: is_onto(call.layer.activation),
-)
+def is_quantized(layer) -> bool:
+    """Whether the kernel of a layer is held as whole numbers."""
+    return getattr(layer, "quantization_mode", None) is not None
+
+
+def _noise_of_dense_layer(call):
+    if is_quantized(call.layer):
+        return None
+    activation = noise_of_activation(call.layer.activation, call.shape)
+    return noise_of_dense(call.shapes[0][-1], call.shape) + activation
+
+
+@register_layer(kl.Dense, noise=_noise_of_dense_layer, onto=lambda call: is_onto(call.layer.activation))
 def _dense(layer, x):
     return activate(layer.activation, dense(x, layer.kernel, layer.bias, layer.name), layer)
 
 
 class _Einsum:
-    """The equation of an `EinsumDense` that is a dense layer over its last axes: "ab..cd,cde->ab..e"."""
+    """The equation of an `EinsumDense`, such as "abcd,cde->abe": a dense layer over the last axes of its input.
 
-    def __init__(self, layer, shape):
-        left, self.outputs = layer.equation.replace(" ", "").split("->")
-        inputs, kernel = left.replace("...", "").split(",")
-        outputs = self.outputs.replace("...", "")
+    Attributes:
+      is_dense: Whether it is one: summed labels last in the input, new ones last in the output, and the bias along them.
+      summed, new: The numbers of these labels.
+    """
+
+    def __init__(self, layer):
+        left, outputs = layer.equation.replace(" ", "").split("->")
+        inputs, kernel = left.split(",")
         summed = [label for label in inputs if label not in outputs]
         new = [label for label in outputs if label not in inputs]
-        batch = [label for label in inputs if label in outputs]
-        plain = inputs == "".join(batch + summed) and outputs == "".join(batch + new) and summed
-        self.is_dense = bool(plain) and kernel == "".join(summed + new) and bool(new)
+        batch = inputs[: len(inputs) - len(summed)]  # May hold "...".
+        plain = (
+            inputs == batch + "".join(summed) and outputs == batch + "".join(new) and kernel == "".join(summed + new)
+        )
+        self.is_dense = plain and bool(summed) and bool(new) and set(layer.bias_axes or "") <= set(new)
         self.summed, self.new = len(summed), len(new)
-        self.features = math.prod(shape[len(shape) - self.summed :])
 
 
 @register_layer(
@@ -55,23 +67,20 @@ class _Einsum:
     onto=lambda call: is_onto(call.layer.activation),
 )
 def _einsum_dense(layer, x):
-    shape = tuple(x.shape[1:])
-    equation = _Einsum(layer, shape)
-    if not equation.is_dense:
-        return fallback(layer, x)
-    kernel = np.asarray(layer.kernel)
-    units = kernel.shape[equation.summed :]
+    shape, equation, kernel = tuple(x.shape[1:]), _Einsum(layer), np.asarray(layer.kernel)
+    places, units = shape[: len(shape) - equation.summed], kernel.shape[equation.summed :]
+    features = math.prod(shape[len(places) :])
     bias = None if layer.bias is None else np.broadcast_to(np.asarray(layer.bias), units).reshape(-1)
-    places = shape[: len(shape) - equation.summed]
-    flat = fl.Reshape((*places, equation.features))(x) if equation.summed > 1 else x
-    z = dense(flat, kernel.reshape(equation.features, -1), bias, layer.name)
+    flat = fl.Reshape((*places, features))(x) if equation.summed > 1 else x
+    z = dense(flat, kernel.reshape(features, -1), bias, layer.name)
     z = fl.Reshape((*places, *units))(z) if len(units) > 1 else z
     return activate(layer.activation, z, layer)
 
 
 def _noise_of_einsum(call):
-    equation, shape = _Einsum(call.layer, call.shapes[0]), call.shape
-    if not equation.is_dense:
-        return entries(call)
+    equation, (given,), shape = _Einsum(call.layer), call.shapes, call.shape
+    if not equation.is_dense or is_quantized(call.layer):
+        return None
+    features = math.prod(given[len(given) - equation.summed :])
     places, units = shape[: len(shape) - equation.new], math.prod(shape[len(shape) - equation.new :])
-    return noise_of_dense(equation.features, (*places, units)) + noise_of(call.layer.activation, shape)
+    return noise_of_dense(features, (*places, units)) + noise_of_activation(call.layer.activation, shape)

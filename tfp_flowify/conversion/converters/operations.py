@@ -1,4 +1,4 @@
-"""Operations on Keras tensors: arithmetic, and functions of `keras.ops`, by their names."""
+"""Operations on Keras tensors, by their names: arithmetic, joins, slices and shapes. The fallback takes all others."""
 
 import math
 
@@ -6,15 +6,18 @@ import keras
 import numpy as np
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.activations import INVERTIBLE, ONTO
+from tfp_flowify.conversion.converters.affine import affine, is_per_channel
+from tfp_flowify.conversion.converters.axes import event_axes
 from tfp_flowify.conversion.converters.branches import (
     concatenated,
+    maximum,
+    minimum,
     negated,
+    noise_of_concatenation,
     noise_of_product,
     of_one_shape,
     product,
 )
-from tfp_flowify.conversion.converters.normalization import affine, per_channel
 from tfp_flowify.conversion.registry import register_layer
 
 
@@ -28,33 +31,36 @@ def _arguments(call) -> list:
     return list(args)
 
 
-def _noise_of_sum(call):
-    """None, but for copies: of two tensors of one shape, or of a tensor and a constant for each channel."""
+def _with_constant(call):
+    """The constant of an operation on a tensor and a constant for each channel; None where it is no such."""
     first, second = _arguments(call)[:2]
-    if is_tensor(first) and is_tensor(second):
-        return of_one_shape(call)
     constant = second if is_tensor(first) else first
-    return 0 if _is_constant(constant) else math.inf
+    plain = call.shape == call.shapes[0] and is_per_channel(constant, call.shape)
+    return np.ravel(np.asarray(constant, np.float64)) if plain else None
+
+
+def _are_tensors(call) -> bool:
+    return all(map(is_tensor, _arguments(call)[:2]))
+
+
+def _noise_of_sum(call):
+    """None, but for copies: of two tensors of one shape, or of a tensor and a constant."""
+    if _are_tensors(call):
+        return of_one_shape(call)
+    return None if _with_constant(call) is None else 0
 
 
 def _noise_of_factor(call):
-    first, second = _arguments(call)[:2]
-    if is_tensor(first) and is_tensor(second):
+    if _are_tensors(call):
         return noise_of_product(call)
-    constant = second if is_tensor(first) else first
-    return 0 if _is_constant(constant) and np.all(np.asarray(constant)) else math.inf
+    constant = _with_constant(call)
+    return 0 if constant is not None and np.all(constant) else None
 
 
 def _noise_of_quotient(call):
-    first, second = _arguments(call)[:2]
-    return math.inf if is_tensor(second) or not is_tensor(first) else _noise_of_factor(call)
-
-
-def _is_constant(value) -> bool:
-    try:
-        return per_channel(np.asarray(value, np.float64))
-    except (TypeError, ValueError):
-        return False
+    if _are_tensors(call):
+        return math.inf
+    return _noise_of_factor(call) if is_tensor(_arguments(call)[0]) else None
 
 
 def _number(value):
@@ -91,6 +97,30 @@ def _divide(operation, first, second):
     return affine(first, 1 / _number(second), 0.0, operation.name)
 
 
+@register_layer("Negative")
+def _negative(operation, x):
+    return negated(x)
+
+
+@register_layer("Concatenate", noise=noise_of_concatenation)
+def _concatenate(operation, inputs):
+    return concatenated(inputs, operation.axis, operation.name)
+
+
+def _noise_of_extreme(call):
+    return of_one_shape(call) if _are_tensors(call) else None
+
+
+@register_layer("Maximum", noise=_noise_of_extreme)
+def _maximum(operation, first, second):
+    return maximum([first, second], operation.name)
+
+
+@register_layer("Minimum", noise=_noise_of_extreme)
+def _minimum(operation, first, second):
+    return minimum([first, second], operation.name)
+
+
 def _event_key(x, key):
     """The index or slice for each axis of the event; None where it is no plain slice, or cuts the batch."""
     key = list(key) if isinstance(key, list | tuple) else [key]
@@ -112,27 +142,38 @@ def _get_item(operation, x, key):
     return z if len(kept) == len(key) else fl.Reshape(kept)(z)
 
 
-@register_layer("Negative")
-def _negative(operation, x):
-    return negated(x)
+def _keeps_the_batch(call) -> bool:
+    """Whether an operation on shapes leaves each example what it was: as many numbers, and the batch in front."""
+    return call.outputs[0].shape[0] is None and math.prod(call.shape) == math.prod(call.shapes[0])
 
 
-@register_layer("Concatenate", noise=lambda call: call.repeated)
-def _concatenate(operation, inputs):
-    return concatenated(inputs, operation.axis, operation.name)
+def _noise_of_shapes(call):
+    return 0 if _keeps_the_batch(call) else math.inf
 
 
-@register_layer("Relu", noise=lambda call: math.prod(call.shape))
-def _relu(operation, x):
-    return fl.ReLU(name=operation.name)(x)
+@register_layer("Reshape", "Squeeze", "ExpandDims", noise=_noise_of_shapes)
+def _reshape(operation, x):
+    shape = operation.compute_output_spec(x).shape[1:]
+    return fl.Reshape(shape, name=operation.name)(x)
 
 
-def _register_activation(kind, name):
-    def convert(operation, x):
-        return INVERTIBLE[name](x, name=operation.name)
-
-    register_layer(kind, onto=name in ONTO)(convert)
+@register_layer("Transpose", noise=lambda call: 0 if call.layer.axes and call.layer.axes[0] == 0 else math.inf)
+def _transpose(operation, x):
+    return fl.Permute(tuple(operation.axes[1:]), name=operation.name)(x)
 
 
-for _kind, _name in {"Tanh": "tanh", "Sigmoid": "sigmoid", "Softplus": "softplus", "Selu": "selu"}.items():
-    _register_activation(_kind, _name)
+def _flipped_axes(operation, ndims) -> list:
+    return event_axes(range(ndims + 1) if operation.axis is None else operation.axis, ndims)
+
+
+@register_layer("Flip", noise=lambda call: math.inf if 0 in _flipped_axes(call.layer, len(call.shape)) else 0)
+def _flip(operation, x):
+    ndims = len(x.shape) - 1
+    flipped = _flipped_axes(operation, ndims)
+    slices = [(None, None, -1 if axis in flipped else None) for axis in range(1, ndims + 1)]
+    return fl.Slice(slices, name=operation.name)(x)
+
+
+@register_layer("Round", "Cast", noise=math.inf)
+def _not_alone(operation, *args):
+    raise TypeError(f"{operation.name} makes whole numbers of real ones, which a flow takes inside a block only.")

@@ -5,7 +5,7 @@ import math
 import keras
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.convolution import channels_last, with_channels_last
+from tfp_flowify.conversion.converters.axes import channels_last, with_channels_last
 from tfp_flowify.conversion.registry import register_layer
 from tfp_flowify.math.patches import Patches
 
@@ -22,18 +22,20 @@ _WINDOWS = {
 _OF_ALL = {1: fl.MaxPooling1D, 2: fl.MaxPooling2D, 3: fl.MaxPooling3D}
 
 
+def _is_nothing(layer) -> bool:
+    return math.prod(layer.pool_size) == math.prod(layer.strides) == 1
+
+
 def _noise(call):
     layer, image = call.layer, with_channels_last(call.layer, call.shapes[0])
-    if math.prod(layer.pool_size) == 1 and set(layer.strides) == {1}:
-        return 0
-    return Patches(image, layer.pool_size, layer.strides, layer.padding).noise_dimension
+    return 0 if _is_nothing(layer) else Patches(image, layer.pool_size, layer.strides, layer.padding).noise_dimension
 
 
 @register_layer(*_WINDOWS, noise=_noise)
 def _pool(layer, x):
-    kind = next(_WINDOWS[kind] for kind in type(layer).__mro__ if kind in _WINDOWS)
-    if math.prod(layer.pool_size) == 1 and set(layer.strides) == {1}:
+    if _is_nothing(layer):
         return x
+    kind = next(_WINDOWS[kind] for kind in type(layer).__mro__ if kind in _WINDOWS)
     pool = kind(layer.pool_size, layer.strides, layer.padding, name=layer.name)
     return channels_last(layer, x, pool)
 
@@ -50,12 +52,12 @@ def _global(layer, x, convert):
 
 
 @register_layer(kl.GlobalAveragePooling1D, kl.GlobalAveragePooling2D, kl.GlobalAveragePooling3D)
-def _global_average(layer, x, **kwargs):
+def _global_average(layer, x):
     return _global(layer, x, fl.GlobalAveragePooling(name=layer.name))
 
 
 @register_layer(kl.GlobalMaxPooling1D, kl.GlobalMaxPooling2D, kl.GlobalMaxPooling3D)
-def _global_max(layer, x, **kwargs):
+def _global_max(layer, x):
     def convert(x):
         *sides, channels = x.shape[1:]
         if math.prod(sides) == 1:

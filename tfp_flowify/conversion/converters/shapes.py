@@ -5,8 +5,7 @@ import math
 import keras
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.convolution import channels_last, sides
-from tfp_flowify.conversion.converters.whole import entries, fallback
+from tfp_flowify.conversion.converters.axes import channels_last, sides
 from tfp_flowify.conversion.registry import register_layer
 
 kl = keras.layers
@@ -14,9 +13,12 @@ kl = keras.layers
 
 @register_layer(
     kl.Dropout, kl.SpatialDropout1D, kl.SpatialDropout2D, kl.SpatialDropout3D, kl.AlphaDropout, kl.GaussianDropout,
-    kl.GaussianNoise, kl.ActivityRegularization, kl.Identity,
+    kl.GaussianNoise, kl.ActivityRegularization, kl.Identity, kl.RandomBrightness, kl.RandomColorDegeneration,
+    kl.RandomColorJitter, kl.RandomContrast, kl.RandomErasing, kl.RandomFlip, kl.RandomGaussianBlur, kl.RandomGrayscale,
+    kl.RandomHue, kl.RandomInvert, kl.RandomPerspective, kl.RandomPosterization, kl.RandomRotation, kl.RandomSaturation,
+    kl.RandomSharpness, kl.RandomShear, kl.RandomTranslation, kl.RandomZoom,
 )  # fmt: skip
-def _nothing(layer, x, **kwargs):
+def _nothing(layer, x):
     return x
 
 
@@ -43,14 +45,18 @@ _CROPPING = {kl.Cropping1D: fl.Cropping1D, kl.Cropping2D: fl.Cropping2D, kl.Crop
 
 @register_layer(*_PADDING, noise=lambda call: math.prod(call.shape) - math.prod(call.shapes[0]))
 def _padding(layer, x):
-    kind = _PADDING[type(layer)]
+    kind = _kind(layer, _PADDING)
     return channels_last(layer, x, kind(layer.padding, name=layer.name)) if _is_any(layer.padding) else x
 
 
 @register_layer(*_CROPPING)
 def _cropping(layer, x):
-    kind = _CROPPING[type(layer)]
+    kind = _kind(layer, _CROPPING)
     return channels_last(layer, x, kind(layer.cropping, name=layer.name)) if _is_any(layer.cropping) else x
+
+
+def _kind(layer, kinds):
+    return next(kinds[kind] for kind in type(layer).__mro__ if kind in kinds)
 
 
 def _is_any(border) -> bool:
@@ -65,14 +71,10 @@ def _is_nearest(layer) -> bool:
     kl.UpSampling1D,
     kl.UpSampling2D,
     kl.UpSampling3D,
-    noise=lambda call: (
-        (math.prod(call.shape) - math.prod(call.shapes[0])) if _is_nearest(call.layer) else entries(call)
-    ),
+    noise=lambda call: math.prod(call.shape) - math.prod(call.shapes[0]) if _is_nearest(call.layer) else None,
 )
 def _up_sampling(layer, x):
     """All copies of an image side by side as channels; then each in its place."""
-    if not _is_nearest(layer):
-        return fallback(layer, x)
 
     def convert(x):
         *places, channels = x.shape[1:]

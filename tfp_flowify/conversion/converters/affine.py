@@ -1,0 +1,43 @@
+"""Scales and offsets of channels, with numbers that are given."""
+
+import math
+
+import numpy as np
+
+from tfp_flowify import layers as fl
+from tfp_flowify.core.moments import lift
+
+
+def affine(x, scale, offset, name=None, lifted=(0, 0.0)):
+    """The tensor scale * x + offset, with one number or one for each channel, none of the scales zero.
+
+    `lifted` is what `lift` told of the scales.
+    """
+    layer = fl.Affine(name=name).start_at(np.ravel(scale), np.ravel(offset))
+    layer.lifted = lifted
+    return layer(x)
+
+
+def lifted_gains(gains) -> tuple:
+    """Gains of normalized channels, with those that are next to zero lifted; and what `lift` tells of that."""
+    gains = np.ravel(np.asarray(gains, np.float64))
+    sizes, lifted = lift(np.abs(gains))
+    return np.where(gains < 0, -sizes, sizes), lifted
+
+
+def with_gains(z, gains, offset, name):
+    """Normalized channels with a gain and an offset for each, None for none of that."""
+    if gains is None and offset is None:
+        return z
+    scale, lifted = lifted_gains(1.0 if gains is None else gains)
+    return affine(z, scale, 0.0 if offset is None else offset, name, lifted)
+
+
+def is_per_channel(value, shape) -> bool:
+    """Whether a constant is one number, or one for each channel of tensors of an event shape."""
+    try:
+        value = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        return False
+    is_vector = value.ndim and value.shape[-1] == shape[-1] and value.ndim <= len(shape) + 1
+    return value.size == 1 or bool(is_vector and value.size == math.prod(value.shape[-1:]))
