@@ -84,7 +84,7 @@ CASES = {
     "strides": (lambda: Patches((4, 4, 1), (2, 2), (0, 1)), "strides=0"),
     "border": (lambda: fb.Pad((2, 2, 1), ((0, 0), (0, 0))), "positive width"),
     "crop": (lambda: fb.Crop((2, 2, 1), ((1, 1), (0, 0))), "must leave an image"),
-    "pool": (lambda: fb.MaxPool2D((4, 4, 1), 1), "two cells or more"),
+    "pool": (lambda: fb.MaxPool2D((4, 4, 1), 1), "two cells or more, or strides"),
     "residual": (lambda: fb.Residual(linear(3, 2, T)), r"branch \(3,\) -> \(2,\).*shortcut"),
     "copies": (lambda: fb.Duplicate((2,), 1), "copies=1"),
     "branches": (lambda: fb.Sum((2,), 1), "branches=1"),

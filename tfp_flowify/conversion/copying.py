@@ -1,4 +1,4 @@
-"""Copies of Keras models: flat, without their models inside, in inference mode, with a name of its own for each layer."""
+"""Copies of Keras models: flat, at inference, each layer with a name of its own."""
 
 import itertools
 

@@ -217,8 +217,8 @@ def page(figures: dict) -> str:
             f"Bits per dimension of test images: {report['single_draw']['mean']:.3f} with one draw, "
             f"{report['importance_weighted_all']['mean']:.3f} with {report['importance_weighted']['draws']}; after "
             f"{report['training_seconds'] / 60:.1f} minutes, {report['steps']:,} steps.",
-            f"Of images that are drawn for the output of a test image, the network gives {figures['alike']:.1%} the same "
-            "class as that image.",
+            f"Of images that are drawn for the output of a test image, the network gives {figures['alike']:.1%} "
+            "the class of that image.",
             "",
             "How often a test image scores higher than another (area under the ROC curve), by each score: the",
             "log-likelihood, its part of the network's output, the rest, and the distance from what is typical.",

@@ -44,7 +44,7 @@ class _Einsum:
     """The equation of an `EinsumDense`, such as "abcd,cde->abe": a dense layer over the last axes of its input.
 
     Attributes:
-      is_dense: Whether it is one: summed labels last in the input, new ones last in the output, and the bias along them.
+      is_dense: Whether it is one: summed labels last in the input, new ones last in the output and alone in the bias.
       summed, new: The numbers of these labels.
     """
 
