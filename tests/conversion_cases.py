@@ -31,6 +31,53 @@ def attention(x):
     return kl.MultiHeadAttention(2, 2)(x, x)
 
 
+def used_twice(x):
+    """One layer with weights and one without, each called twice."""
+    dense, activation = kl.Dense(5, name="shared"), kl.LeakyReLU()
+    return activation(dense(activation(dense(x))))
+
+
+def two_models_of_the_same_names(x):
+    """Models whose layers have the same names, one of them with two inputs and called by their names."""
+    first = keras.Sequential([keras.Input([5]), kl.Dense(4, name="dense")])
+    b, a = keras.Input([4], name="b"), keras.Input([4], name="a")
+    second = keras.Model([b, a], kl.Subtract()([b, kl.Dense(4, name="dense")(a)]))
+    h = first(x)
+    return second({"a": h, "b": kl.LeakyReLU()(h)})
+
+
+def adapted(x):
+    """A normalization that has measured its numbers, one of them of a constant column."""
+    layer = kl.Normalization()
+    data = np.random.default_rng(0).normal(5.0, 1e3, size=(50, 5))
+    data[:, 1] = 2.0
+    layer.adapt(data)
+    return layer(x)
+
+
+def own_leaky_relu(x):
+    return ops.where(x > 0, x, 0.01 * x)
+
+
+own_leaky_relu.__name__ = "leaky_relu"
+
+
+class WithOwnName(kl.Dense):
+    """A subclass that changes nothing."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, **kwargs)
+
+
+def last_state(x):
+    _, state, _ = kl.LSTM(3, return_state=True)(x)
+    return state
+
+
+def masked(x):
+    return kl.LSTM(3)(kl.Masking(mask_value=-100.0)(x))
+
+
 IMAGE, VECTOR, SEQUENCE, VOLUME = (6, 5, 3), (5,), (6, 3), (4, 4, 3, 2)
 
 ACTIVATIONS = (
@@ -134,6 +181,69 @@ CASES = {
     "square": (lambda: lambda x: (x + 3.0) * (x + 3.0), VECTOR),
     "sum_with_itself": (lambda: lambda x: x + x, VECTOR),
     "product": (lambda: lambda x: kl.Dense(3)(x) * kl.Dense(3)(x), VECTOR),
+    "einsum_ellipsis": (lambda: kl.EinsumDense("...c,cd->...d", (4,), "relu", bias_axes="d"), SEQUENCE),
+    "einsum_bias_of_places": (lambda: kl.EinsumDense("abc,cd->abd", (6, 2), bias_axes="bd"), SEQUENCE),
+    "dense_activation_layer": (lambda: kl.Dense(3, activation=kl.LeakyReLU(0.3)), VECTOR),
+    "dense_own_activation": (lambda: kl.Dense(3, activation=own_leaky_relu), VECTOR),
+    "dense_keyword": (lambda: lambda x: kl.Dense(3)(inputs=x), VECTOR),
+    "dense_subclass": (lambda: WithOwnName(3), VECTOR),
+    "conv_training": (lambda: lambda x: kl.Dropout(0.5)(kl.Conv1D(2, 2)(x), training=False), SEQUENCE),
+    "conv2d_channels_first": (lambda: kl.Conv2D(4, 2, data_format="channels_first"), (2, 4, 3)),
+    "conv1d_groups": (lambda: kl.Conv1D(6, 2, groups=3), SEQUENCE),
+    "depthwise2d_dilated": (lambda: kl.DepthwiseConv2D(2, dilation_rate=2), IMAGE),
+    "separable2d_strides": (lambda: kl.SeparableConv2D(4, 3, 2, "same", depth_multiplier=2), IMAGE),
+    "transposed2d_activation": (lambda: kl.Conv2DTranspose(2, 2, 2, activation="tanh"), (3, 2, 4)),
+    "transposed2d_output_padding": (lambda: kl.Conv2DTranspose(2, 2, 2, output_padding=1), (3, 2, 2)),
+    "max2d_gaps": (lambda: kl.MaxPooling2D(1, 2), IMAGE),
+    "max2d_one": (lambda: kl.MaxPooling2D(1), IMAGE),
+    "max2d_far_apart": (lambda: kl.MaxPooling2D(2, 3), IMAGE),
+    "max1d_overlap": (lambda: kl.MaxPooling1D(3, 1), SEQUENCE),
+    "average2d_gaps": (lambda: kl.AveragePooling2D(1, 2, "same"), IMAGE),
+    "average2d_channels_first": (lambda: kl.AveragePooling2D(2, data_format="channels_first"), (2, 4, 3)),
+    "global_average1d_keepdims": (lambda: kl.GlobalAveragePooling1D(keepdims=True), SEQUENCE),
+    "normalization_adapted": (lambda: adapted, VECTOR),
+    "normalization_inverse": (lambda: kl.Normalization(-1, [1.0, 2.0], [4.0, 0.5], invert=True), (3, 2)),
+    "normalization_of_units": (lambda: kl.Normalization(mean=[0.0, 0.0, 1e4], variance=[1e10, 1.0, 1e-8]), IMAGE),
+    "layer_normalization_axis": (lambda: kl.LayerNormalization(axis=1), SEQUENCE),
+    "layer_normalization_of_two": (lambda: kl.LayerNormalization(), (3, 2)),
+    "layer_normalization_plain": (lambda: kl.LayerNormalization(center=False, scale=False), SEQUENCE),
+    "group_normalization_axis": (lambda: kl.GroupNormalization(2, axis=1), (4, 3, 2)),
+    "unit_normalization_axes": (lambda: kl.UnitNormalization(axis=[1, 2]), SEQUENCE),
+    "softmax_layer": (lambda: lambda x: kl.Dense(2)(kl.Softmax()(x)), VECTOR),
+    "leaky_relu_zero": (lambda: kl.LeakyReLU(0.0), VECTOR),
+    "elu_zero": (lambda: kl.ELU(0.0), VECTOR),
+    "prelu_unshared": (lambda: kl.PReLU(), IMAGE),
+    "augmentation": (lambda: lambda x: kl.RandomZoom(0.2)(kl.RandomFlip()(x)), IMAGE),
+    "add_one": (lambda: lambda x: kl.Add()([x]), VECTOR),
+    "concatenate_three": (lambda: branches(kl.Concatenate(axis=-1), 3), VECTOR),
+    "multiply_three": (lambda: branches(kl.Multiply(), 3), VECTOR),
+    "used_twice": (lambda: used_twice, VECTOR),
+    "same_names": (lambda: two_models_of_the_same_names, VECTOR),
+    "deep_in_models": (lambda: lambda x: keras.Sequential([keras.Sequential([kl.Dense(4)]), kl.Dense(3)])(x), VECTOR),
+    "constants_of_channels": (lambda: lambda x: (x - np.array([1.0, 2.0, 3.0])) * np.array([[0.5, 2.0, -1.0]]), IMAGE),
+    "constant_that_broadcasts": (lambda: lambda x: ops.expand_dims(x, -1) - np.arange(3.0), VECTOR),
+    "constant_of_places": (lambda: lambda x: x + np.arange(18.0).reshape(6, 3), SEQUENCE),
+    "quotient": (lambda: lambda x: 1.0 / (x * x + 1.0), VECTOR),
+    "activations_as_operations": (
+        lambda: lambda x: keras.activations.relu(ops.leaky_relu(ops.elu(ops.softplus(ops.sigmoid(x))), 0.3)),
+        VECTOR,
+    ),
+    "relu_operation_capped": (lambda: lambda x: keras.activations.relu(x, max_value=0.5), VECTOR),
+    "gelu_operation": (lambda: lambda x: ops.gelu(x) + 1.0, VECTOR),
+    "shape_operations": (
+        lambda: lambda x: ops.squeeze(ops.expand_dims(ops.transpose(ops.reshape(x, (-1, 5, 18)), (0, 2, 1)), 1), 1),
+        IMAGE,
+    ),
+    "flip": (lambda: lambda x: ops.flip(x, axis=[1, -1]), IMAGE),
+    "maximum_operation": (lambda: lambda x: ops.minimum(kl.Dense(3)(x), ops.maximum(x[:, :3], x[:, 2:])), VECTOR),
+    "maximum_of_a_number": (lambda: lambda x: ops.maximum(x, 0.1), VECTOR),
+    "slice_backwards": (lambda: lambda x: x[:, ::-1, ..., 1], IMAGE),
+    "concatenate_operation": (lambda: lambda x: ops.concatenate([x, 2.0 * x], axis=1), SEQUENCE),
+    "time_distributed": (lambda: kl.TimeDistributed(kl.Dense(2)), SEQUENCE),
+    "spectral_normalization": (lambda: kl.SpectralNormalization(kl.Dense(3)), VECTOR),
+    "last_state": (lambda: last_state, SEQUENCE),
+    "masked": (lambda: masked, SEQUENCE),
+    "nothing": (lambda: lambda x: x, VECTOR),
     "lstm": (lambda: kl.LSTM(3), SEQUENCE),
     "gru_sequences": (lambda: kl.GRU(2, return_sequences=True), SEQUENCE),
     "bidirectional": (lambda: kl.Bidirectional(kl.SimpleRNN(2)), SEQUENCE),
@@ -150,6 +260,8 @@ def model_of(name, seed=0):
     model = keras.Model(x, build()(x))
     generator = np.random.default_rng(seed)
     for weight in model.weights:
+        if name == "normalization_adapted":
+            continue  # It has measured its numbers.
         if "variance" in weight.path:
             weight.assign(generator.uniform(0.5, 2.0, weight.shape))
         elif "float" in weight.dtype:

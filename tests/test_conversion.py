@@ -1,5 +1,7 @@
 """What holds for every Keras layer that `flowify` converts: the same forward pass, and a flow."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from conversion_cases import CASES, data_of, model_of
 from nets import some
 
 from tfp_flowify import flowify
+from tfp_flowify import layers as fl
 from tfp_flowify.augmentation import Code
 from tfp_flowify.conversion.graph import stretches_of
 from tfp_flowify.conversion.plan import noise_of_stretch
@@ -21,10 +24,10 @@ def flow_of(name, **kwargs):
 @pytest.mark.parametrize("name", some(CASES, every=2))
 def test_a_layer_is_a_flow_with_the_same_forward_pass(name):
     model, x = model_of(name), data_of(name)
-    expected = model(x)
+    expected = model(x, training=False)
     flow = flow_of(name, trainable="all")
-    np.testing.assert_allclose(flow.network(x), expected, atol=1e-4)
-    np.testing.assert_allclose(flow.distribution.without_noise(x), expected, atol=1e-4)
+    np.testing.assert_allclose(flow.network(x), expected, rtol=1e-6, atol=1e-4)
+    np.testing.assert_allclose(flow.distribution.without_noise(x), expected, rtol=1e-6, atol=1e-4)
     np.testing.assert_allclose(flow.decode(flow.encode(x, seed=1)), x, atol=1e-3)
     with tf.GradientTape() as tape:
         log_prob = flow.distribution.log_prob(x, seed=1)
@@ -39,8 +42,11 @@ def test_a_layer_is_a_flow_with_the_same_forward_pass(name):
 def test_noise_is_what_the_registry_says(name):
     network, _ = prepared(model_of(name))
     told = sum(map(noise_of_stretch, stretches_of(network)))
-    noise = flow_of(name).distribution.bijector.noise
-    assert told == sum(d.dimension for d in noise if not isinstance(d, Code))
+    flow = flow_of(name)
+    if math.isinf(told):  # Some calls must be taken together.
+        assert any(isinstance(layer, fl.Stochastic) for layer in flow.network.layers)
+    else:
+        assert told == sum(d.dimension for d in flow.distribution.bijector.noise if not isinstance(d, Code))
 
 
 @pytest.mark.slow

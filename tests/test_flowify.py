@@ -1,19 +1,17 @@
-"""Networks that exist become flows: what is chosen, what is kept, what is refused."""
+"""Networks that exist become flows: what is chosen, what is kept, and what they say about data."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfp_flowify import FlowModel, flowify, register_layer
+from models import normal
+
+from tfp_flowify import FlowModel, flowify
 from tfp_flowify import layers as fl
 from tfp_flowify.data import digits
 
 kl = keras.layers
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def classifier(shape=(8, 8, 1), classes=10):
@@ -217,119 +215,6 @@ def test_precision(policy, by):
     np.testing.assert_allclose(flow(x), tf.cast(model(x), "float32"), atol=0.1 if policy != "float64" else 1e-6)
     assert flow.log_prob(x).dtype == ("float64" if policy == "float64" else "float32")
     assert np.isfinite(flow.log_prob(x)).all()
-
-
-# Weights that map something to zero.
-
-
-def with_dead_filters():
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input([6]), kl.Dense(4, name="dead"), kl.BatchNormalization(), kl.Dense(2)])
-    kernel, bias = model.layers[0].get_weights()
-    kernel[:, 1:3] = 0
-    model.layers[0].set_weights([kernel, bias])
-    return model
-
-
-def test_dead_filters_are_lifted_and_that_is_reported():
-    model, x = with_dead_filters(), normal(5, 6)
-    flow = flowify(model, by="layer", verbose=False)
-    assert any("dead: 2 singular value(s) were lifted" in note for note in flow.notes), flow.notes
-    np.testing.assert_allclose(flow(x), model(x), atol=1e-3)
-    np.testing.assert_allclose(flow.decode(flow.encode(x, seed=1)), x, atol=5e-3)
-
-
-def test_dead_filters_can_be_refused():
-    with pytest.raises(ValueError, match=r"dead .* 2 of its singular values .*deficient=\"lift\""):
-        flowify(with_dead_filters(), by="layer", deficient="error", verbose=False)
-
-
-# What is refused, and how to go on.
-
-
-class Squares(kl.Layer):
-    def call(self, x):
-        return x**2
-
-
-class Subclassed(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.dense = kl.Dense(2)
-
-    def call(self, x):
-        return self.dense(x) ** 2
-
-
-def with_squares():
-    x = keras.Input([5])
-    return keras.Model(x, kl.Dense(2)(Squares(name="squares")(kl.Dense(4, name="front")(x))))
-
-
-def test_a_layer_that_is_not_known_is_named_with_its_place_and_the_way_out():
-    with pytest.raises(TypeError, match=r"squares \(Squares\), .*Conv2D.*register_layer\(Squares\).*by=\"auto\""):
-        flowify(with_squares(), by="layer", verbose=False)
-    assert len(blocks(flowify(with_squares(), verbose=False))) == 1
-
-
-def test_a_layer_can_be_registered():
-    class Doubled(kl.Layer):
-        def call(self, x):
-            return 2 * x
-
-    @register_layer(Doubled)
-    def convert(layer, x):
-        return fl.Rescaling(2.0)(x)
-
-    x = keras.Input([5])
-    model = keras.Model(x, kl.Dense(2)(Doubled()(x)))
-    flow = flowify(model, by="layer", verbose=False)
-    np.testing.assert_allclose(flow(normal(3, 5)), model(normal(3, 5)), atol=1e-5)
-
-
-def test_a_model_without_a_graph_is_one_block():
-    model = Subclassed()
-    with pytest.raises(ValueError, match=r"keras.Input\(shape\)"):
-        flowify(model, verbose=False)
-    x = normal(4, 3)
-    model(x)
-    flow = flowify(model, verbose=False)
-    np.testing.assert_allclose(flow(x), model(x), atol=1e-6)
-    assert np.isfinite(flow.log_prob(x)).all()
-    with pytest.raises(TypeError, match=r"There is no flow layer for .*Subclassed"):
-        flowify(model, by="layer", verbose=False)
-
-
-def two_inputs():
-    a, b = keras.Input([2]), keras.Input([2])
-    return keras.Model([a, b], kl.Dense(2)(kl.Add()([a, b])))
-
-
-def two_outputs():
-    a = keras.Input([2])
-    return keras.Model(a, [kl.Dense(2)(a), kl.Dense(3)(a)])
-
-
-def any_size():
-    return keras.Sequential([keras.Input((None, None, 3)), kl.Conv2D(2, 3), kl.GlobalAveragePooling2D()])
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: flowify("model"), "flowify takes a Keras model. Received: 'model'"),
-        (lambda: flowify(two_inputs()), "density of one tensor.*takes 2"),
-        (lambda: flowify(two_outputs()), r"has 2 outputs. Choose one: .*model.outputs\[0\]"),
-        (lambda: flowify(any_size()), "must know all sizes"),
-        (lambda: flowify(narrowing(), by="stage"), "by is one of 'auto', 'layer'.*'stage'"),
-        (lambda: flowify(narrowing(), by=["nothing"]), "cut behind layers that everything passes.*nothing"),
-        (lambda: flowify(narrowing(), trainable="none"), "trainable is one of"),
-        (lambda: flowify(narrowing(), deficient="no"), "deficient is one of"),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        call()
 
 
 # Scores.

@@ -54,6 +54,16 @@ def test_calls_are_those_of_the_graph():
     inner, model = two_layers()
     assert [call.operation for call in private.calls_of(model)] == model.layers
     assert private.calls_of(model)[-1].operation is inner
+    (first, _), middle = model.layers, model.layers[0].output
+    assert [call.operation for call in private.calls_between(model.inputs, [middle])] == [first]
+    assert [call.operation for call in private.calls_between([middle], model.outputs)] == [inner]
+
+
+def test_calls_of_networks_deeper_than_the_stack():
+    x = inputs = keras.Input([2])
+    for _ in range(1500):
+        x = keras.layers.Identity()(x)
+    assert len(private.calls_between([inputs], [x])) == 1500
 
 
 def test_layers_at_all_depths():

@@ -1,6 +1,7 @@
 """Copies of Keras models: flat, at inference, each layer with a name of its own."""
 
 import itertools
+import types
 
 import keras
 
@@ -71,6 +72,7 @@ class Copier:
         """A copy of an operation, built for these arguments; the operation itself where it cannot be copied."""
         try:
             copy = type(operation).from_config(operation.get_config())
+            _take_functions(copy, operation)
             copy.name = self.unique(operation.name)
             if isinstance(operation, keras.layers.Layer) and operation.built:
                 copy(*args, **kwargs)  # Builds it.
@@ -91,6 +93,13 @@ def _inputs_of(model, given) -> list:
     if isinstance(given, dict) and set(given) >= {tensor.name for tensor in model.inputs}:
         return [given[tensor.name] for tensor in model.inputs]
     return keras.tree.flatten(given)
+
+
+def _take_functions(copy, operation):
+    """Gives a copy the very functions of an operation: a config knows their names only, which others may have too."""
+    for name, value in vars(operation).items():
+        if isinstance(value, types.FunctionType) and not hasattr(type(operation), name):
+            setattr(copy, name, value)
 
 
 def _take_over(copy, layer):

@@ -14,6 +14,9 @@ from tfp_flowify.core.moments import moments, not_too_small, standardization, ty
 from tfp_flowify.distributions import ConditionalNormal
 from tfp_flowify.math.floor import LEAST_LOG_SCALE
 
+#: Noise is well above the floor of the scales of densities, so that those behind it can follow it.
+LEAST_LOG_NOISE_SCALE = LEAST_LOG_SCALE + 2.5
+
 #: Layers that fill what they add with noise. Where the network is left as it is, that is made as large as what goes in,
 #: which gives a tighter bound than noise of unit scale, or of a share or a multiple of that (digits, by layer).
 _NOISY = (fb.Pad, fb.Unfold, fb.Widen, fb.Duplicate, fb.ReLU)
@@ -35,6 +38,7 @@ class Adapter:
         self._context = context or fb.Context()
         self._frozen, self._done = {id(variable) for variable in frozen}, set()
         self._free = {id(variable) for variable in densities.variables} if densities_only else None
+        self._keeps_network = densities_only  # Not inside a flow that is itself a density.
         self._scale = 0.0  # The typical deviation of what went into the layer in front.
         self._least = 0.0  # The least log-scale of a density.
 
@@ -44,14 +48,14 @@ class Adapter:
             return self.forward(bijector.bijector, parts)
         if isinstance(bijector, fb.ShapedNoise):
             return self.forward(bijector.layer, bijector.shape_noise(parts, self._context)[0])
-        if isinstance(bijector, fb.Graph) and (self._free is not None or not isinstance(bijector, fb.Linear)):
+        if isinstance(bijector, fb.Graph) and (self._keeps_network or not isinstance(bijector, fb.Linear)):
             return bijector.walk(parts, lambda inside, taken: (self.forward(inside, taken), 0.0))[0]
         if isinstance(bijector, fb.WhitenByFlow):
             return self._forward_by_flow(bijector, *parts)
         if not isinstance(bijector, fb.Whiten):
             self._scale = typical(moments(parts[0], 0)[1])
-        if self._free is not None and isinstance(bijector, _NOISY):
-            self._assign(bijector.log_noise_scale, np.log(self._scale or 1.0))
+        if self._keeps_network and isinstance(bijector, _NOISY):
+            self._assign(bijector.log_noise_scale, max(np.log(self._scale or 1.0), LEAST_LOG_NOISE_SCALE))
         if isinstance(bijector, fb.Linear | fb.FourierConv2D):
             self._set_linear(bijector, parts)
         elif isinstance(bijector, fb.Diagonal):
@@ -70,10 +74,10 @@ class Adapter:
         """Sets a flow that is the density of a part, at the condition that the other part is."""
         if whiten.embed is not None:
             whiten.embed.adapt(given)
-        before = self._context
-        self._context = whiten.context_for(given, before)
+        before = self._context, self._keeps_network
+        self._context, self._keeps_network = whiten.context_for(given, self._context), False
         residuals = self.forward(whiten.net, rest)
-        self._context = before
+        self._context, self._keeps_network = before
         return [given, *residuals]
 
     def set_base(self, base, z):

@@ -63,7 +63,7 @@ def _noise_of_layer(call):
 @register_layer(kl.LayerNormalization, noise=_noise_of_layer)
 def _layer_normalization(layer, x):
     def convert(x):
-        return with_gains(normalized(x, layer.epsilon, True, layer.name), layer.gamma, layer.beta, _affine_of(layer))
+        return _with_gains(layer, normalized(x, layer.epsilon, True, layer.name))
 
     return with_axes_last(x, event_axes(layer.axis, len(x.shape) - 1), convert)
 
@@ -75,6 +75,10 @@ def normalized(x, epsilon, centre, name):
 
 def _affine_of(layer) -> str:
     return f"{layer.name}_affine"
+
+
+def _with_gains(layer, z):
+    return with_gains(z, getattr(layer, "gamma", None), getattr(layer, "beta", None), _affine_of(layer))
 
 
 def _noise_of_length(call):
@@ -123,6 +127,6 @@ def _group_normalization(layer, x):
         z = fl.Permute((ndims + 1, *range(1, ndims + 1), ndims + 2))(fl.Reshape((*sides, groups, size))(x))
         z = normalized(fl.Reshape((groups, math.prod(sides) * size))(z), layer.epsilon, True, layer.name)
         z = fl.Permute((*range(2, ndims + 2), 1, ndims + 2))(fl.Reshape((groups, *sides, size))(z))
-        return with_gains(fl.Reshape((*sides, channels))(z), layer.gamma, layer.beta, _affine_of(layer))
+        return _with_gains(layer, fl.Reshape((*sides, channels))(z))
 
     return with_axes_last(x, event_axes(layer.axis, len(x.shape) - 1), convert)
