@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from models import normal
 
 from tfp_flowify import FlowModel, flowify
@@ -246,3 +245,5 @@ def test_examples_alike_have_the_same_output():
         np.testing.assert_allclose(flow(each), flow(x), atol=1e-3)
     assert np.abs(alike[0] - alike[1]).max() > 0.1
     np.testing.assert_array_equal(alike, flow.sample_alike(x, 3, seed=1))
+    with pytest.raises(ValueError, match="temperature is a positive number"):
+        flow.sample_alike(x, temperature=0.0)

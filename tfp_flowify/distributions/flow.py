@@ -234,6 +234,7 @@ class FlowDistribution(AllVariables, Unbatched):
         The difference of the two is what remains: the log-density of x given the output. Arguments as for `score`.
         """
         context, seed = self.prepare(condition=condition), salted(seed, "draws apart")
+        num_draws = 1 if self.is_exact else num_draws
         weights, outputs = tf.map_fn(
             lambda i: self._log_weight_apart(points, fold_in(seed, i), context),
             tf.range(num_draws),

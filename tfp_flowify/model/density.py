@@ -115,6 +115,7 @@ class Density:
           temperature, seed, batch_size, condition: As for `sample`.
         """
         n, size = whole_number("n", n), whole_number("batch_size", batch_size)
+        _check_temperature(temperature)
         scale = tf.cast(temperature, self._functions.dtype)
 
         def function(batch, leaves, batch_seed):
@@ -142,8 +143,7 @@ class Density:
             leaves = functions.condition.checked(condition) if functions.condition else {}
             return function(n, temperature, stateless_seed(seed), leaves)
         n, batch_size = whole_number("n", n, least=0), whole_number("batch_size", batch_size)
-        if not tf.is_tensor(temperature) and not 0 < temperature < np.inf:
-            raise ValueError(f"The temperature is a positive number. Received: temperature={temperature}")
+        _check_temperature(temperature)
         leaves = functions.condition.checked(condition, n) if functions.condition else {}
         drawn = []
         for start, batch_seed in zip(range(0, max(n, 1), batch_size), numbered(seed, "batches"), strict=False):
@@ -245,3 +245,8 @@ class Density:
             for start in range(0, len(data), size):
                 rows = {name: value[start : start + size] for name, value in leaves.items()}
                 yield tf.cast(data[start : start + size], self._functions.dtype), rows
+
+
+def _check_temperature(temperature):
+    if not tf.is_tensor(temperature) and not 0 < temperature < np.inf:
+        raise ValueError(f"The temperature is a positive number. Received: temperature={temperature}")
