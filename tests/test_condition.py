@@ -144,6 +144,7 @@ def test_flows_that_are_not_built_yet():
     assert flow.log_prob(X, condition=C).shape == (40,)
 
 
+@pytest.mark.slow
 def test_gradients_for_the_condition_pass_through_the_methods_too(flow):
     c = tf.constant(C)
     with tf.GradientTape(persistent=True) as tape:

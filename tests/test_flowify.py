@@ -126,7 +126,9 @@ def test_the_model_stays_as_it_is():
     assert all(np.array_equal(a, b) for a, b in zip(weights, model.get_weights(), strict=True))
 
 
-@pytest.mark.parametrize("make, by", [(classifier_of_vectors, "model"), (narrowing, "layer")])
+@pytest.mark.parametrize(
+    "make, by", [(narrowing, "layer"), pytest.param(classifier_of_vectors, "model", marks=pytest.mark.slow)]
+)
 def test_training_leaves_the_network_as_it_is(make, by):
     model = make()
     x = normal(200, model.input_shape[1])
@@ -153,6 +155,7 @@ def test_all_can_be_trained_and_adapt_keeps_the_weights():
     assert np.abs(flow(x) - before).max() > 0
 
 
+@pytest.mark.slow
 def test_dropout_and_batch_statistics_play_no_part():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input([6]), kl.Dense(30), kl.BatchNormalization(), kl.Dropout(0.9), kl.Dense(2)])
