@@ -142,3 +142,14 @@ def test_few_examples_of_many_dimensions_do_not_mislead():
     flow.adapt(few)
     exact = -100 * np.log(2 * np.pi) - np.log(scales).sum() - 100
     assert exact - 100 < np.mean(flow.log_prob((others * scales).astype("float32"))) < exact
+
+
+def test_noise_of_a_network_that_stays_is_as_large_as_its_signals_and_does_not_grow():
+    keras.utils.set_random_seed(0)
+    x = normal(200, 6)
+    stack = [layer for _ in range(8) for layer in (fl.Dense(24, gain=1.7), fl.ReLU(), fl.Dense(6, gain=1.7))]
+    flow = FlowModel([keras.Input([6]), *stack], pretrained=True)
+    flow.adapt(10 * x, seed=0)
+    without, z = (float(np.std(values)) for values in (flow(10 * x), flow.encode(10 * x, seed=0)[0]))
+    assert 1 < without < 100 and z < 20 * without, (without, z)
+    assert np.isfinite(flow.log_prob(10 * x, seed=0)).all()

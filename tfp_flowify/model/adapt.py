@@ -17,8 +17,7 @@ from tfp_flowify.math.floor import LEAST_LOG_SCALE
 #: Noise is well above the floor of the scales of densities, so that those behind it can follow it.
 LEAST_LOG_NOISE_SCALE = LEAST_LOG_SCALE + 2.5
 
-#: Layers that fill what they add with noise. Where the network is left as it is, that is made as large as what goes in,
-#: which gives a tighter bound than noise of unit scale, or of a share or a multiple of that (digits, by layer).
+#: Layers that fill what they add with noise.
 _NOISY = (fb.Pad, fb.Unfold, fb.Widen, fb.Duplicate, fb.ReLU)
 
 
@@ -39,8 +38,23 @@ class Adapter:
         self._frozen, self._done = {id(variable) for variable in frozen}, set()
         self._free = {id(variable) for variable in densities.variables} if densities_only else None
         self._keeps_network = densities_only  # Not inside a flow that is itself a density.
+        self._signals = {}  # Typical deviations of what goes into layers that add noise, in a pass without any.
         self._scale = 0.0  # The typical deviation of what went into the layer in front.
         self._least = 0.0  # The least log-scale of a density.
+
+    def measure(self, bijector, parts) -> list:
+        """Measures what goes into layers that add noise, for `forward` to make their noise as large, and sets nothing.
+
+        For a network that is left as it is, and parts without noise: where noise is as large as what goes in with the
+        noise of layers before, it grows from layer to layer.
+        """
+        if isinstance(bijector, Bound):
+            return self.measure(bijector.bijector, parts)
+        if isinstance(bijector, fb.Graph):
+            return bijector.walk(parts, lambda inside, taken: (self.measure(inside, taken), 0.0))[0]
+        if isinstance(bijector, _NOISY):
+            self._signals[id(bijector)] = typical(moments(parts[0], 0)[1])
+        return self._values(bijector, parts)
 
     def forward(self, bijector, parts) -> list:
         """Sets a bijector, and returns what it then gives."""
@@ -54,8 +68,9 @@ class Adapter:
             return self._forward_by_flow(bijector, *parts)
         if not isinstance(bijector, fb.Whiten):
             self._scale = typical(moments(parts[0], 0)[1])
-        if self._keeps_network and isinstance(bijector, _NOISY):
-            self._assign(bijector.log_noise_scale, max(np.log(self._scale or 1.0), LEAST_LOG_NOISE_SCALE))
+        if id(bijector) in self._signals:
+            log_scale = np.log(self._signals[id(bijector)] or 1.0)
+            self._assign(bijector.log_noise_scale, max(log_scale, LEAST_LOG_NOISE_SCALE))
         if isinstance(bijector, fb.Linear | fb.FourierConv2D):
             self._set_linear(bijector, parts)
         elif isinstance(bijector, fb.Diagonal):

@@ -231,7 +231,10 @@ class FlowModel(Density, Training, keras.Model):
         """Sets the flow to data, layer after layer, and then the density of its output."""
         adapter = Adapter(self._frozen(), densities_only, self.densities, context)
         bijector = self.distribution.bijector
-        parts = adapter.forward(bijector, [x, *draw(bijector.noise, [len(x)], seed)])
+        noise = draw(bijector.noise, [len(x)], seed)
+        if densities_only:
+            adapter.measure(bijector, [x, *map(tf.zeros_like, noise)])
+        parts = adapter.forward(bijector, [x, *noise])
         if isinstance(self.base, FlowModel):
             self.base._adapt_to(parts[0], context, self.base.pretrained, salted(seed, "base"))
         else:
