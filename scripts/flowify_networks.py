@@ -181,7 +181,8 @@ def main(arguments):
 
 
 def page(rows) -> str:
-    """A page with a table of all networks."""
+    """A page with a table of all networks, in their order."""
+    rows = sorted(rows, key=lambda row: (NETWORKS.index(row["network"]), row["by"] != "model"))
     done = [row for row in rows if "failed" not in row]
     failed = [f"{row['network']} by {row['by']} failed: {row['failed']}" for row in rows if "failed" in row]
     cells = [list(COLUMNS), ["---"] * len(COLUMNS), *([str(show(row)) for show in COLUMNS.values()] for row in done)]
