@@ -36,9 +36,9 @@ the flow's network from the model, relative to the largest output. Round trip: t
 precision. Noise and dropped numbers are those of the flow, whose data are the input; a bound is loose where there is
 many times more noise than data. Seconds, in single precision: to flowify, to the first `log_prob`, for another.
 
-Whether an entry behind a ReLU was positive or is noise is told by a uniform number and a threshold. Layer by layer there
-are millions of them, and in single precision rounding moves about one in a million over its threshold on the way back,
-which changes all that is in front of it. So some examples are off; in double precision none was.
+Whether an entry behind a ReLU was positive or is noise is told by a uniform number and a threshold. Layer by layer
+there are millions of them, and in single precision rounding moves about one in a million over its threshold on the way
+back, which changes all that is in front of it. So some examples are off; in double precision none was.
 """
 
 COLUMNS = {

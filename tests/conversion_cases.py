@@ -55,13 +55,6 @@ def adapted(x):
     return layer(x)
 
 
-def own_leaky_relu(x):
-    return ops.where(x > 0, x, 0.01 * x)
-
-
-own_leaky_relu.__name__ = "leaky_relu"
-
-
 class WithOwnName(kl.Dense):
     """A subclass that changes nothing."""
 
@@ -184,7 +177,6 @@ CASES = {
     "einsum_ellipsis": (lambda: kl.EinsumDense("...c,cd->...d", (4,), "relu", bias_axes="d"), SEQUENCE),
     "einsum_bias_of_places": (lambda: kl.EinsumDense("abc,cd->abd", (6, 2), bias_axes="bd"), SEQUENCE),
     "dense_activation_layer": (lambda: kl.Dense(3, activation=kl.LeakyReLU(0.3)), VECTOR),
-    "dense_own_activation": (lambda: kl.Dense(3, activation=own_leaky_relu), VECTOR),
     "dense_keyword": (lambda: lambda x: kl.Dense(3)(inputs=x), VECTOR),
     "dense_subclass": (lambda: WithOwnName(3), VECTOR),
     "conv_training": (lambda: lambda x: kl.Dropout(0.5)(kl.Conv1D(2, 2)(x), training=False), SEQUENCE),

@@ -51,6 +51,20 @@ def test_the_softmax_of_the_model_itself_stays(make):
     np.testing.assert_allclose(keras.ops.softmax(flow(x)), before, atol=1e-5)
 
 
+def leaky_relu(x):
+    """Not Keras' function of that name. (A file knows its name only, so that Keras loads the other: see the docs.)"""
+    return keras.ops.where(x > 0, x, 0.01 * x)
+
+
+@pytest.mark.parametrize("by", ["layer", "model"])
+def test_a_function_of_the_users_is_not_taken_for_that_of_keras(by):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input([6]), kl.Dense(3, activation=leaky_relu)])
+    flow = flowify(model, by, verbose=False)
+    np.testing.assert_allclose(flow(normal(4, 6)), model(normal(4, 6)), atol=1e-6)
+    np.testing.assert_allclose(flow.decode(flow.encode(normal(4, 6), seed=0)), normal(4, 6), atol=1e-4)
+
+
 def test_a_layer_that_cannot_be_copied_is_named():
     notes = flowify(with_lambda(), by="model", verbose=False).notes
     assert any("lambda" in note and "cannot be copied" in note for note in notes), notes
