@@ -74,6 +74,21 @@ def test_two_devices_take_the_steps_of_adam(two_devices):
         np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
+def test_gradients_are_clipped_behind_their_sum(two_devices):
+    """So that two devices take the steps of one, which Keras' Adam does not."""
+
+    def train(strategy):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            flow = FlowModel([keras.Input([3]), fl.Dense(3), fl.LeakyReLU()])  # No noise, which would differ.
+            flow.compile(FusedAdam(1e-2, global_clipnorm=0.1, epsilon=1.0))
+        flow.fit(10 * normal(64, 3), batch_size=32, epochs=3, shuffle=False, verbose=0)
+        return flow.get_weights()
+
+    for got, wanted in zip(train(two_devices), train(tf.distribute.get_strategy()), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
 def test_adam_by_name_is_fused_and_saved_with_its_state(tmp_path):
     flow, x = small_flow(), normal(64, 3)
     flow.compile("adam")

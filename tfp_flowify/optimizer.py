@@ -3,16 +3,19 @@
 import keras
 import tensorflow as tf
 
-from tfp_flowify.core.private import adam_slots
+from tfp_flowify.core.private import SumsGradientsFirst, adam_slots
 
 
 @keras.saving.register_keras_serializable("tfp_flowify")
-class FusedAdam(keras.optimizers.Adam):
+class FusedAdam(SumsGradientsFirst, keras.optimizers.Adam):
     """Keras' Adam, each weight updated by TensorFlow's own kernel: a fifteenth of the operations.
 
     A flow has many small weights, so that these count, above all while the first step is being compiled. Arguments,
     updates and what is saved are those of `keras.optimizers.Adam`; `amsgrad=True` and gradients of single rows are left
     to that.
+
+    On several devices or machines gradients are summed, and then clipped: steps are those of one device with the whole
+    batch. (Keras clips the gradients of each device, and then sums.)
 
     >>> float(FusedAdam(0.5).learning_rate)
     0.5
