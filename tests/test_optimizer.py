@@ -89,6 +89,33 @@ def test_gradients_are_clipped_behind_their_sum(two_devices):
         np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
+@pytest.mark.parametrize("arguments", [{}, {"global_clipnorm": 1.0}, {"weight_decay": 0.0}])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_steps_that_are_not_finite_are_not_taken(arguments, bad, two_devices):
+    for strategy in (tf.distribute.get_strategy(), two_devices):
+        with strategy.scope():
+            weights = [keras.Variable([1.0, 2.0]), keras.Variable([3.0])]
+            optimizer = FusedAdam(0.1, **arguments)
+            optimizer.build(weights)
+
+        def step(gradients, strategy=strategy, optimizer=optimizer):
+            strategy.run(tf.function(lambda: optimizer.apply([tf.constant(g) for g in gradients])))
+
+        def state(weights=weights, optimizer=optimizer):
+            variables = [*weights, *optimizer.variables[2:]]  # Without the learning rate and the number of steps.
+            return [np.array(tf.convert_to_tensor(variable.value)) for variable in variables]
+
+        step([[1.0, -1.0], [2.0]])
+        before = state()
+        step([[1.0, bad], [2.0]])
+        for got, wanted in zip(state(), before, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+        step([[1.0, -1.0], [2.0]])
+        assert all(
+            np.any(got != wanted) and np.isfinite(got).all() for got, wanted in zip(state(), before, strict=True)
+        )
+
+
 def test_adam_by_name_is_fused_and_saved_with_its_state(tmp_path):
     flow, x = small_flow(), normal(64, 3)
     flow.compile("adam")

@@ -37,7 +37,7 @@ from tfp_flowify import layers as fl
 from tfp_flowify.data import batches
 keras.utils.set_random_seed(0)
 with strategy.scope():
-    flow = FlowModel([keras.Input([4]), fl.Dense(4), fl.LeakyReLU(), fl.SplineCoupling(8), fl.Dense(4)], base="normal")
+    flow = FlowModel([keras.Input([4]), fl.Dense(4), fl.LeakyReLU(), fl.SplineCoupling(2), fl.Dense(4)], base="normal")
     flow.compile("adam", jit_compile=False)
 x = np.random.default_rng(0).normal(size=[256, 4]).astype("float32") @ np.random.default_rng(1).normal(size=[4, 4])
 x = x.astype("float32")
@@ -136,7 +136,7 @@ def test_a_worker_that_is_killed(tmp_path, victim):
     """The other says so and ends; both go on later, and end where a run that was not killed ends."""
     out = tmp_path / "run"
     workers = started([train_command(out, "--epochs", "4")] * 2, environments(2))
-    wait_for(RunFolder(out).history_file, workers[0])
+    wait_for(RunFolder(out).last, workers[0])
     workers[victim].send_signal(signal.SIGKILL)
     output = workers[1 - victim].communicate(timeout=120)[0]
     workers[victim].communicate()
@@ -157,7 +157,7 @@ def test_a_signal_to_one_worker_stops_all(tmp_path):
     """Machines that are shared send SIGTERM; the budget is time, by the clock of the first."""
     out = tmp_path / "run"
     workers = started([train_command(out, "--minutes", "5")] * 2, environments(2))
-    wait_for(RunFolder(out).history_file, workers[0])
+    wait_for(RunFolder(out).last, workers[0])
     workers[1].send_signal(signal.SIGTERM)
     outputs = [p.communicate(timeout=120)[0] for p in workers]
     assert [p.returncode for p in workers] == [130, 130], outputs

@@ -147,7 +147,8 @@ def is_multi_worker(strategy) -> bool:
 class SumsGradientsFirst:
     """Mixin in front of a Keras optimizer: gradients are summed over replicas before all else.
 
-    Keras sums them behind clipping, so that several devices take other steps than one with the same batch.
+    Keras sums them behind clipping, so that several devices take other steps than one with the same batch. Where any
+    gradient is not finite, all are zero and the learning rate is -1, for `update_step` to leave its weight as it is.
     """
 
     def apply(self, grads, trainable_variables=None):
@@ -155,6 +156,15 @@ class SumsGradientsFirst:
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         return grads_and_vars
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        sums = [tf.cast(tf.reduce_sum(gradient), tf.float32) for gradient in grads if isinstance(gradient, tf.Tensor)]
+        is_finite = tf.math.is_finite(tf.add_n(sums)) if sums else tf.constant(True)
+        kept = [
+            tf.math.multiply_no_nan(g, tf.cast(is_finite, g.dtype)) if isinstance(g, tf.Tensor) else g for g in grads
+        ]
+        learning_rate = tf.convert_to_tensor(learning_rate)
+        super()._backend_update_step(kept, trainable_variables, tf.where(is_finite, learning_rate, -1))
 
 
 def _summed_over_replicas(gradients) -> list:
