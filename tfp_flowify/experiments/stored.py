@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.checks import first_line
-from tfp_flowify.core.seeds import numbered
+from tfp_flowify.core.seeds import numbered, stateless_seed
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.experiments.folder import RunFolder, load_flow
 from tfp_flowify.model.condition import CONDITION
@@ -29,7 +29,7 @@ class SavedModelFlow:
             self.module = tf.saved_model.load(str(path))
         except Exception as error:
             raise ValueError(f"{path} is not a SavedModel that can be read: {first_line(error)}") from error
-        missing = {"log_prob", "sample"} - set(self.module.signatures)
+        missing = {"log_prob", "sample", "encode", "decode"} - set(self.module.signatures)
         if missing:
             raise ValueError(f"{path} is not an exported flow: it has no signature {', '.join(sorted(missing))}.")
         self.signatures = self.module.signatures
@@ -78,6 +78,17 @@ class SavedModelFlow:
             size = tf.constant(min(batch_size, n - start))
             drawn.append(call(n=size, temperature=temperature, seed=s, **rows)["x"])
         return tf.concat(drawn, axis=0)
+
+    def encode(self, x, seed=0, condition=None) -> dict:
+        """As for a flow; the parts are a dict. Nothing is cut into batches."""
+        self._check.array(x)
+        call, given = self.signatures["encode"], self._leaves(condition, len(x))
+        return call(x=tf.cast(x, self.spec.dtype), seed=stateless_seed(seed), **given)
+
+    def decode(self, parts: dict, condition=None):
+        """As for a flow, from what `encode` gave."""
+        count = len(next(iter(parts.values())))
+        return self.signatures["decode"](**parts, **self._leaves(condition, count))["x"]
 
     def _leaves(self, condition, count) -> dict:
         """The condition as the signatures take it, one that is a lone tensor, with a row for each example."""
