@@ -19,7 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-SECTIONS = ("networks", "conditions", "rotations", "scaling", "others")
+SECTIONS = ("networks", "conditions", "rotations", "scaling", "costs", "others")
 
 
 def main(arguments):
@@ -55,6 +55,7 @@ def _kept(arguments):
 def _measurements(arguments, effort, figures):
     """Names of what is to be measured, and functions that add it to the figures."""
     from benchmarks.conditions import measure_conditions
+    from benchmarks.costs import measure_costs
     from benchmarks.networks import measure_draws, measure_network, memory_of, names
     from benchmarks.others import measure_others
     from benchmarks.rotations import measure_rotations
@@ -80,6 +81,7 @@ def _measurements(arguments, effort, figures):
         ("rotations", "rotations", lambda: measure_rotations(effort)),
         ("scaling", "scaling", lambda: measure_scaling(effort)),
         ("scaling", "draws", measure_draws),
+        ("costs", "costs", measure_costs),
         ("others", "others", lambda: measure_others(effort)),
     ):
         if part in arguments.only and key not in figures:

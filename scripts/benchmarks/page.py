@@ -54,6 +54,16 @@ def page(figures: dict) -> str:
             "## Growth",
             _table({"against": ("of", ""), "ms": ("steps", ""), "power": ("exponent", ".2f")}, rows),
         ]
+    if costs := figures.get("costs"):
+        columns = {"network": ("network", ""), "image side": ("side", "d"), "batch": ("batch", "d")}
+        columns |= {"weights": ("weights", ",d"), "GFLOP": ("gflop", ".1f"), "GB written": ("gigabytes", ".2f")}
+        columns |= {"operations": ("operations", ",d")}
+        sections += [
+            "## Costs of a training step on any machine",
+            "Counted in the graph of the step: floating-point operations of products and convolutions and of what "
+            "TensorFlow counts beside them, and the sizes of all tensors that operations write, without fusion.",
+            _table(columns, costs),
+        ]
     if draws := figures.get("draws"):
         columns = {"draws": ("draws", "d"), "peak GB": ("memory_gb", ".2f")}
         sections += [
