@@ -44,7 +44,8 @@ def test_public_objects_say_what_they_are(public):
 
 
 SLOW_PAGES = [
-    pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("keras", "choose", "inference", "flowify", "scale")
+    pytest.param(f"docs/{name}.md", marks=pytest.mark.slow)
+    for name in ("keras", "choose", "inference", "flowify", "scale")
 ]
 
 
