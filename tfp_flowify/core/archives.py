@@ -4,7 +4,7 @@ import stat
 import zipfile
 from pathlib import Path
 
-from tfp_flowify.core.checks import Refused, first_line
+from tfp_flowify.core.checks import RefusedError, first_line
 
 
 def members(path) -> list:
@@ -20,11 +20,11 @@ def members(path) -> list:
         with zipfile.ZipFile(path) as archive:
             found = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
-        raise Refused(f"{path} is damaged, cut short or not an archive at all: {first_line(error)}.") from error
+        raise RefusedError(f"{path} is damaged, cut short or not an archive at all: {first_line(error)}.") from error
     names = [member.filename for member in found]
     for member in found:
         if wrong := _what_is_wrong(member, names):
-            raise Refused(f"{path} is not to be trusted: its member {member.orig_filename!r} {wrong}.")
+            raise RefusedError(f"{path} is not to be trusted: its member {member.orig_filename!r} {wrong}.")
     return found
 
 
@@ -34,9 +34,9 @@ def check_contents(path):
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
     except Exception as error:  # Of zlib and others.
-        raise Refused(f"{path} is damaged: {first_line(error)}.") from error
+        raise RefusedError(f"{path} is damaged: {first_line(error)}.") from error
     if bad is not None:
-        raise Refused(f"{path} is damaged: the checksum of its member {bad!r} is wrong.")
+        raise RefusedError(f"{path} is damaged: the checksum of its member {bad!r} is wrong.")
 
 
 def _what_is_wrong(member: zipfile.ZipInfo, names) -> str | None:

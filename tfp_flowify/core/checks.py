@@ -57,7 +57,7 @@ def largest_number(dtype) -> float:
     return 10.0 ** int(math.log10(np.finfo(tf.as_dtype(dtype).as_numpy_dtype).max) / 2 - 1)
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """A ValueError that says all there is to say, and passes where errors of other libraries are put in words."""
 
 

@@ -1,9 +1,10 @@
 """How much memory there is, and an error before more than that is taken."""
 
+import contextlib
 import os
 from pathlib import Path
 
-from tfp_flowify.core.checks import Refused
+from tfp_flowify.core.checks import RefusedError
 
 #: Taken for the memory of a machine that does not tell.
 UNKNOWN = 16 * 2**30
@@ -15,10 +16,8 @@ def memory() -> int:
         known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf.
         known = [UNKNOWN]
-    try:
+    with contextlib.suppress(OSError, ValueError):  # Not Linux, or no limit: "max".
         known.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # Not Linux, or no limit: "max".
-        pass
     return min(known)
 
 
@@ -31,8 +30,9 @@ def check_memory(what: str, needed: int, way_out: str):
       way_out: What to do instead, a sentence.
     """
     if needed > memory() // 2:
-        raise Refused(
-            f"{what} would take {in_words(needed)}, more than half of the {in_words(memory())} of memory here. {way_out}"
+        raise RefusedError(
+            f"{what} would take {in_words(needed)}, more than half of the memory here, which is {in_words(memory())}. "
+            f"{way_out}"
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from tfp_flowify.core.archives import members
-from tfp_flowify.core.checks import Refused, first_line
+from tfp_flowify.core.checks import RefusedError, first_line
 from tfp_flowify.core.memory import check_memory, in_words
 
 #: Readers of the headers of .npy files by their version. Version 3 is for names of fields, which data here have not.
@@ -28,7 +28,7 @@ def read_arrays(path):
     read = {".npy": _read_npy, ".npz": _read_npz, ".hdf5": _read_hdf5}[path.suffix]
     try:
         return read(path)
-    except Refused:
+    except RefusedError:
         raise
     except Exception as error:
         raise ValueError(f"{path} is damaged, or not a file of plain arrays: {first_line(error)}") from error
@@ -73,7 +73,7 @@ def _dataset(path, file, name, h5py):
     """An array in the file itself: links and virtual arrays would read other files."""
     array = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
     if not isinstance(array, h5py.Dataset) or array.is_virtual or array.external:
-        raise Refused(f"{name} in {path} is not an array of the file itself. Copy the numbers into one file.")
+        raise RefusedError(f"{name} in {path} is not an array of the file itself. Copy the numbers into one file.")
     return array
 
 
@@ -82,26 +82,30 @@ def _claimed(name, file) -> int:
     start = file.read(len(npy.MAGIC_PREFIX))
     _refuse_pickle(name, start[:1])
     if start != npy.MAGIC_PREFIX:
-        raise Refused(f"{name} is not an array of NumPy: it begins with {start!r}. Write it with numpy.save.")
+        raise RefusedError(f"{name} is not an array of NumPy: it begins with {start!r}. Write it with numpy.save.")
     version = tuple(file.read(2))
     if version not in HEADERS:
-        raise Refused(f"{name} has a header of version {version}; plain arrays have 1.0 or 2.0.")
+        raise RefusedError(f"{name} has a header of version {version}; plain arrays have 1.0 or 2.0.")
     shape, _, dtype = HEADERS[version](file)
     if dtype.hasobject:
-        raise Refused(
+        raise RefusedError(
             f"{name} is not a file of plain arrays: it holds objects of Python, a pickle, which can run code. Store "
             "numbers: array.astype(float)."
         )
     if any(size < 0 for size in shape):
-        raise Refused(f"{name} is damaged: its header says that its shape is {shape}.")
+        raise RefusedError(f"{name} is damaged: its header says that its shape is {shape}.")
     return math.prod(shape) * dtype.itemsize
 
 
 def _check_length(name, needed, held):
     if needed > held:
-        raise Refused(f"{name} is cut short: its header says {in_words(needed)}, it holds {in_words(held)}. Copy it anew.")
+        raise RefusedError(
+            f"{name} is cut short: its header says {in_words(needed)}, it holds {in_words(held)}. Copy it anew."
+        )
 
 
 def _refuse_pickle(name, first):
     if first == b"\x80":
-        raise Refused(f"{name} is a pickle, which can run code, not a file of plain arrays. Write it with numpy.savez.")
+        raise RefusedError(
+            f"{name} is a pickle, which can run code, not a file of plain arrays. Write one with numpy.savez."
+        )

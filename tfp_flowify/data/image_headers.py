@@ -17,8 +17,8 @@ def check_pixels(name, content: bytes):
         height, width = max(frames, key=lambda frame: frame[0] * frame[1])
         count = "" if len(frames) == 1 else f" in {len(frames)} frames"
         raise ValueError(
-            f"{name} says that it has {height:,} x {width:,} pixels{count}. An image may have {MOST_PIXELS:,}: scale it "
-            "down with another program, or leave it out."
+            f"{name} says that it has {height:,} x {width:,} pixels{count}. An image may have {MOST_PIXELS:,}. Scale "
+            "it down with another program, or leave it out."
         )
 
 

@@ -6,7 +6,7 @@ import zipfile
 import keras
 
 from tfp_flowify.core.archives import check_contents, members
-from tfp_flowify.core.checks import Refused, first_line
+from tfp_flowify.core.checks import RefusedError, first_line
 from tfp_flowify.core.memory import check_memory, in_words
 
 #: What Keras writes into an archive.
@@ -30,7 +30,10 @@ def load_keras_file(path, compile: bool = True) -> keras.Model:
     try:
         return keras.models.load_model(path, compile=compile, safe_mode=True)
     except Exception as error:
-        raise Refused(f"{path} is damaged, or was saved by another version: {first_line(error)}.") from error
+        reason = first_line(error).rstrip(".")
+        raise RefusedError(
+            f"{path} is damaged, of another version, or needs code that is not in it: {reason}."
+        ) from error
 
 
 def check_keras_file(path, compile: bool = True):
@@ -38,23 +41,24 @@ def check_keras_file(path, compile: bool = True):
     found = members(path)
     for member in found:
         if member.filename not in MEMBERS and not member.filename.startswith("assets/"):
-            raise Refused(f"{path} is not a .keras file: Keras does not write a member {member.filename!r}.")
+            raise RefusedError(f"{path} is not a .keras file: Keras does not write a member {member.filename!r}.")
         if member.file_size > max(SMALL, MOST_EXPANSION * member.compress_size):
-            raise Refused(
+            raise RefusedError(
                 f"{path} is not to be trusted: its member {member.filename!r} unpacks from "
                 f"{in_words(member.compress_size)} to {in_words(member.file_size)}."
             )
     check_memory(f"What {path} unpacks to", sum(member.file_size for member in found), "Use a machine with more.")
-    missing = {"config.json", "metadata.json"} - {member.filename for member in found}
-    if missing:
-        raise Refused(f"{path} is not a .keras file: it has no {' and no '.join(sorted(missing))}.")
+    names = {member.filename for member in found}
+    missing = {"config.json", "metadata.json", "model.weights.h5"} - names
+    if missing - {"model.weights.h5"} or (missing and "model.weights.npz" not in names):
+        raise RefusedError(f"{path} is not a whole .keras file: it has no {' and no '.join(sorted(missing))}.")
     check_contents(path)
     with zipfile.ZipFile(path) as archive:
         content = archive.read("config.json")
     try:
         config = dict(json.loads(content))
     except (ValueError, TypeError, RecursionError) as error:
-        raise Refused(f"{path} is damaged: its config.json cannot be read: {first_line(error)}.") from error
+        raise RefusedError(f"{path} is damaged: its config.json cannot be read: {first_line(error)}.") from error
     _check_classes(path, config if compile else {**config, "compile_config": None})
 
 
@@ -68,12 +72,12 @@ def _check_classes(path, config):
             continue
         name, module = part["class_name"], part.get("module")
         if name in PROGRAMS:
-            raise Refused(
+            raise RefusedError(
                 f"{path} holds a {name.strip('_')}, which is a program: it is not run. Use a layer of Keras or a "
                 "registered class of yours instead, and save the model again."
             )
         if not _is_known(module, part):
-            raise Refused(
+            raise RefusedError(
                 f"{path} needs {module}.{name if name != 'function' else part['config']}, which is not known here. "
                 "Import the module that registers it (keras.saving.register_keras_serializable) first."
             )

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.core.checks import as_list
+from tfp_flowify.core.private import calls_of
 from tfp_flowify.layers import Normalization
 from tfp_flowify.model.entries import Range, dense
 
@@ -80,10 +81,21 @@ class Condition:
             given = ", ".join(f"{name} has {number}" for name, number in rows.items())
             raise ValueError(f"This flow takes {self.wanted()}{asked}. Received: {given} row(s).")
 
-    def asserted(self, leaves: dict) -> dict:
-        """The same tensors; when a graph runs with others than the flow takes, it fails and says so."""
-        shaped = {name: tf.ensure_shape(value, self.specs[name].shape) for name, value in leaves.items()}
-        return {name: self.ranges[name].asserted(value, self._wanted_of(name)) for name, value in shaped.items()}
+    def asserted(self, leaves: dict, count) -> dict:
+        """The same tensors; when a graph runs with others than the flow takes, it fails and says so.
+
+        Args:
+          leaves: The tensors by name.
+          count: The number of examples.
+        """
+        return {name: self._asserted(name, value, count) for name, value in leaves.items()}
+
+    def _asserted(self, name, value, count):
+        value = tf.ensure_shape(value, self.specs[name].shape)
+        rows = tf.shape(value)[0]
+        message = f"{name} has a row for each example, or one for all. Received: rows and examples"
+        with tf.control_dependencies([tf.debugging.Assert((rows == 1) | (rows == count), [message, rows, count])]):
+            return self.ranges[name].asserted(value, self._wanted_of(name))
 
     def check_numbers(self, name: str, values):
         """Raises an error where an array has others than the numbers that a leaf takes."""
@@ -92,10 +104,14 @@ class Condition:
     def _wanted_of(self, name):
         return f"A condition has {self.ranges[name]}"
 
+    def dense(self, name: str, value):
+        """A leaf as an array or a tensor of numbers; see `entries.dense`."""
+        return dense(value, f"This flow takes {self.wanted()} of numbers", name)
+
     def cast(self, name: str, value):
         """A leaf in the type that the network takes; it fails where whole numbers are wanted and others given."""
         dtype = self.specs[name].dtype
-        value = tf.convert_to_tensor(dense(value, f"This flow takes {self.wanted()} of numbers", name))
+        value = tf.convert_to_tensor(self.dense(name, value))
         if dtype.is_floating:
             return tf.cast(value, dtype)
         if tf.executing_eagerly():
@@ -151,7 +167,7 @@ class Condition:
 
     def _checked(self, name, value):
         spec = self.specs[name]
-        value = dense(value, f"This flow takes {self.wanted()} of numbers", name)
+        value = self.dense(name, value)
         value = value[None] if len(value.shape) == spec.shape.rank - 1 else value
         if not spec.shape.is_compatible_with(value.shape) or value.shape[0] == 0:
             raise ValueError(f"This flow takes {self.wanted()}. Received: {name} of shape {tuple(value.shape)}")
@@ -224,10 +240,10 @@ def _with_vector(network, policy):
 
 def _range(network, tensor) -> Range:
     """The numbers that an input takes: those of its type, or the labels that a layer behind it knows."""
-    for layer in network.layers:
-        kind = next((kind for kind in LABELS if isinstance(layer, kind)), None)
-        if kind is not None and layer.input is tensor:
-            return Range(0, getattr(layer, LABELS[kind]) - 1, whole=True)
+    for call in calls_of(network):
+        size = LABELS.get(type(call.operation))
+        if size is not None and call.input_tensors[0] is tensor:
+            return Range(0, getattr(call.operation, size) - 1, whole=True)
     return Range.of_type(tensor.dtype)
 
 

@@ -23,9 +23,9 @@ class Door:
         self.check, self.condition = check, condition
 
     def inputs(self, inputs):
-        """Checks what Keras' methods take: arrays, or batches, which are checked as they are read; see `InputCheck.data`.
+        """Checks what Keras' methods take: arrays; or batches, which are checked as they are read.
 
-        With a condition, arrays and batches come out as {"x": x, "condition": leaves}.
+        See `InputCheck.data`. With a condition, arrays and batches come out as {"x": x, "condition": leaves}.
         """
         if self.condition is None:
             self._refuse_condition(inputs)
@@ -136,7 +136,7 @@ class Door:
 
         def check(*element):
             x, leaves = self.batch(element[0])
-            checked = {X: self.check.asserted(x), CONDITION: self.condition.asserted(leaves)}
+            checked = {X: self.check.asserted(x), CONDITION: self.condition.asserted(leaves, tf.shape(x)[0])}
             return (checked, *with_asserted_weights(element[1:])) if isinstance(spec, tuple) else checked
 
         return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

@@ -64,8 +64,8 @@ class Range:
             return tf.identity(x)
 
 
-#: Weights of examples.
-WEIGHTS = Range(0, largest_number("float32"))
+#: Weights of examples; and temperatures, not so low or so high that they leave the range of float32.
+WEIGHTS, TEMPERATURES = Range(0, largest_number("float32")), Range(1e-18, 1e18)
 
 
 def dense(x, wanted: str, name: str = "data"):
@@ -107,19 +107,35 @@ def is_numeric(dtype: tf.DType) -> bool:
     return dtype.is_floating or dtype.is_integer or dtype.is_bool
 
 
-def checked_weights(weights, count: int):
-    """Weights of examples, one for each; an error where there are others than zero and positive numbers."""
+def check_weights(weights, count: int):
+    """Raises an error where weights of examples are not one for each, or others than zero and positive numbers.
+
+    None, and different weights for each of several outputs, pass.
+    """
+    if weights is None or isinstance(weights, dict | list | tuple):
+        return
     wanted = f"sample_weight has a number for each of {count} examples, zero or more"
     weights = dense(weights, wanted, "weights")
     if tuple(weights.shape) not in ((count,), (count, 1)):
         raise ValueError(f"{wanted}. Received: shape={tuple(weights.shape)}")
     WEIGHTS.check(np.asarray(weights), wanted)
-    return weights
 
 
 def with_asserted_weights(labels: tuple) -> tuple:
     """What follows the data in an element of a dataset: labels, and weights that are checked as they are read."""
-    return (*labels[:1], *(WEIGHTS.asserted(weight, "sample_weight is zero or more, and finite") for weight in labels[1:]))
+
+    def asserted(weights):
+        return WEIGHTS.asserted(weights, "sample_weight is zero or more, and finite")
+
+    return (*labels[:1], *tf.nest.map_structure(asserted, labels[1:]))
+
+
+def checked_temperature(temperature, dtype):
+    """A temperature as a tensor; an error where it is not one number, or not a positive one."""
+    value = dense(temperature, "The temperature is a positive number", "temperature")
+    if value.shape != () or (tf.executing_eagerly() and not TEMPERATURES.holds(np.asarray(value))):
+        raise ValueError(f"The temperature is a positive number, 1e+18 at most. Received: temperature={temperature}")
+    return tf.cast(value, dtype)
 
 
 def _comparable(values):

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.moments import is_constant, moments, some_rows
-from tfp_flowify.model.entries import Range, checked_weights, dense, is_numeric, with_asserted_weights
+from tfp_flowify.model.entries import Range, check_weights, dense, is_numeric, with_asserted_weights
 
 #: So many examples are looked at, at most, to see whether data have a density.
 SEEN = 10_000
@@ -113,13 +113,18 @@ def data_of(element):
     return element[0] if isinstance(element, tuple) else element
 
 
+def is_endless(dataset: tf.data.Dataset) -> bool:
+    """Whether a dataset is known to have no end."""
+    return int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+
+
 def map_data(batches, check):
     """Batches of a generator with their data checked, and their weights."""
     for element in batches:
         x = check(data_of(element))
         labels = element[1:] if isinstance(element, tuple) else ()
         for weights in labels[1:]:
-            checked_weights(weights, len(tf.nest.flatten(x)[0]))
+            check_weights(weights, len(tf.nest.flatten(x)[0]))
         yield (x, *labels) if isinstance(element, tuple) else x
 
 
