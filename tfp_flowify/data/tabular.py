@@ -176,7 +176,7 @@ def read_csv(path) -> tuple:
             raise ValueError(f"Row {number} of {path} is not a row of a table of numbers: {wrong}.")
     if not rows:
         raise ValueError(f"{path} has no rows but the names of its columns.")
-    return np.array(rows, np.float32), names
+    return np.array(rows, np.float64), names
 
 
 def _text(path) -> str:

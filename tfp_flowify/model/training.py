@@ -226,7 +226,7 @@ class Training:
         del arguments["self"]
         arguments.update(arguments.pop("kwargs", {}))
         x = arguments.get("x")
-        _check_sizes(x, arguments)
+        _check_sizes(x, arguments, "steps_per_epoch" if method is Training.fit else "steps")
         self.build_from(x)
         x = arguments["x"] = self._door.inputs(x)
         if "sample_weight" in inspect.signature(method).parameters:
@@ -250,14 +250,14 @@ def is_in_memory(inputs) -> bool:
     return isinstance(inputs, dict) or is_array(inputs)
 
 
-def _check_sizes(x, arguments):
+def _check_sizes(x, arguments, steps):
     """Raises an error where sizes that Keras' methods take are not positive, or batches would never end."""
     for name in ("batch_size", "validation_batch_size", "steps_per_epoch", "steps", "validation_steps"):
         if arguments.get(name) is not None:
             arguments[name] = whole_number(name, arguments[name])
     if not 0 <= arguments.get("validation_split", 0.0) < 1:
         raise ValueError(f"validation_split is 0 to 1. Received: validation_split={arguments['validation_split']}")
-    _check_end("x", x, "steps" if "steps" in arguments else "steps_per_epoch", arguments)
+    _check_end("x", x, steps, arguments)
     _check_end("validation_data", arguments.get("validation_data"), "validation_steps", arguments)
 
 
