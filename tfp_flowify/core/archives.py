@@ -1,5 +1,7 @@
 """Archives in the format zip, looked at before anything is unpacked."""
 
+import collections
+import re
 import stat
 import zipfile
 from pathlib import Path
@@ -21,9 +23,10 @@ def members(path) -> list:
             found = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
         raise RefusedError(f"{path} is damaged, cut short or not an archive at all: {first_line(error)}.") from error
-    names = [member.filename for member in found]
+    names = collections.Counter(member.filename for member in found)
     for member in found:
-        if wrong := _what_is_wrong(member, names):
+        wrong = _what_is_wrong(member) or ("is there more than once" if names[member.filename] > 1 else None)
+        if wrong:
             raise RefusedError(f"{path} is not to be trusted: its member {member.orig_filename!r} {wrong}.")
     return found
 
@@ -39,14 +42,12 @@ def check_contents(path):
         raise RefusedError(f"{path} is damaged: the checksum of its member {bad!r} is wrong.")
 
 
-def _what_is_wrong(member: zipfile.ZipInfo, names) -> str | None:
+def _what_is_wrong(member: zipfile.ZipInfo) -> str | None:
     name = member.orig_filename  # As it is in the file: zipfile cuts names at NUL and turns separators.
-    if name.startswith("/") or "\\" in name or ":" in name or "\0" in name:
+    if re.match(r"/|[a-zA-Z]:", name) or "\\" in name or "\0" in name:
         return "has a name that is not a path inside the archive"
     if ".." in name.split("/"):
         return "leads out of the folder it is unpacked to"
     if stat.S_ISLNK(member.external_attr >> 16):
         return "is a link to another file"
-    if member.flag_bits & 1:
-        return "is encrypted"
-    return "is there more than once" if names.count(member.filename) > 1 else None
+    return "is encrypted" if member.flag_bits & 1 else None

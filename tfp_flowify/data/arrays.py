@@ -56,7 +56,8 @@ def _read_npz(path):
                 check_memory(f"What {path} unpacks to", total, WAY_OUT)
                 _check_length(name, needed, member.file_size - file.tell())
     with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        names = (member.filename.removesuffix(".npy") for member in found)
+        return {name: arrays[name] for name in names}
 
 
 def _read_hdf5(path):

@@ -10,7 +10,7 @@ from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.core.checks import as_list
 from tfp_flowify.core.private import calls_of
 from tfp_flowify.layers import Normalization
-from tfp_flowify.model.entries import Range, dense
+from tfp_flowify.model.entries import Range, dense, is_numeric
 
 #: Where a condition is told from data: `fit({"x": x, "condition": c})`.
 X, CONDITION = "x", "condition"
@@ -244,6 +244,8 @@ def _range(network, tensor) -> Range:
         size = LABELS.get(type(call.operation))
         if size is not None and call.input_tensors[0] is tensor:
             return Range(0, getattr(call.operation, size) - 1, whole=True)
+    if not is_numeric(tf.as_dtype(tensor.dtype)):
+        raise ValueError(f"A condition has numbers. {network.name!r} takes {tensor.dtype}: make numbers of it before.")
     return Range.of_type(tensor.dtype)
 
 

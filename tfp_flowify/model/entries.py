@@ -26,7 +26,7 @@ class Range:
         dtype = tf.as_dtype(dtype)
         if dtype.is_floating:
             return cls(-largest_number(dtype), largest_number(dtype))
-        return cls(int(dtype.min), int(dtype.max), whole=True)
+        return cls(0, 1, whole=True) if dtype.is_bool else cls(int(dtype.min), int(dtype.max), whole=True)
 
     def __str__(self):
         return f"whole numbers {self.low} ... {self.high}" if self.whole else f"finite numbers, {self.high:g} at most"
@@ -35,7 +35,7 @@ class Range:
         """Tells for each entry of an array or a tensor whether it is in the range."""
         values = _comparable(values)
         inside = (values >= self.low) & (values <= self.high)
-        if not self.whole:
+        if not self.whole or (not tf.is_tensor(values) and values.dtype.kind in "iub"):
             return inside
         return inside & (values == (tf.floor(values) if tf.is_tensor(values) else np.floor(values)))
 
@@ -50,7 +50,7 @@ class Range:
         good = self.holds(values)
         if not good.all():
             first = tuple(int(i) for i in np.argwhere(~good)[0])
-            too_large = not self.whole and np.isfinite(values[first]) and values[first] > 0
+            too_large = not self.whole and np.isfinite(values[first]) and abs(values[first]) > self.high
             hint = " Divide by a constant: squares of larger numbers are infinite." if too_large else ""
             raise ValueError(
                 f"{wanted}. Received: {int((~good).sum())} of {good.size} entries{of} are others; the first is "

@@ -306,9 +306,10 @@ class FlowModel(Density, Training, keras.Model):
 
         Its signatures are `log_prob(x, seed)`, `bits_per_dim(x, seed)`, `sample(n, temperature, seed)`,
         `encode(x, seed)`, `decode(z, residual_0, ...)` and `predict(x)`, for any batch size. A seed is a pair of
-        int32; that of a whole number k here is (0, k) there. Nothing is cut into batches there. A conditional flow has
-        one more input in each, `condition`, or `condition_NAME` for each of several: a row for each example, or one
-        row for all.
+        int32; that of a whole number k here is (0, k) there. Nothing is cut into batches there; `sample` draws 2^31 - 1
+        numbers at once, at most. Input that the flow does not take raises an `InvalidArgumentError`. A conditional flow
+        has one more input in each, `condition`, or `condition_NAME` for each of several: a row for each example, or
+        one row for all.
 
         Args:
           filepath: A folder.
