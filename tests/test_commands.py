@@ -192,7 +192,7 @@ def test_results_stand_beside_the_papers(run, tmp_path):
         folder = RunFolder(tmp_path / "runs" / name)
         folder.make()
         figures = {"mean": figure, "standard_error": 0.001, "examples": 10}
-        folder.write_json(folder.report, {**report, "single_draw": figures, "minutes": 10.0})
+        folder.write_report({**report, "single_draw": figures, "minutes": 10.0})
     page = write_results(tmp_path / "runs", tmp_path / "out").read_text()
     row = next(line for line in page.splitlines() if line.startswith("| fConv2 | 1.41"))
     assert "6.05 after 12 min" in row and "1.234 +- 0.001" in row

@@ -74,6 +74,48 @@ def test_two_devices_take_the_steps_of_adam(two_devices):
         np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
+def test_gradients_are_clipped_behind_their_sum(two_devices):
+    """So that two devices take the steps of one, which Keras' Adam does not."""
+
+    def train(strategy):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            flow = FlowModel([keras.Input([3]), fl.Dense(3), fl.LeakyReLU()])  # No noise, which would differ.
+            flow.compile(FusedAdam(1e-2, global_clipnorm=0.1, epsilon=1.0))
+        flow.fit(10 * normal(64, 3), batch_size=32, epochs=3, shuffle=False, verbose=0)
+        return flow.get_weights()
+
+    for got, wanted in zip(train(two_devices), train(tf.distribute.get_strategy()), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"global_clipnorm": 1.0}, {"weight_decay": 0.0}])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_steps_that_are_not_finite_are_not_taken(arguments, bad, two_devices):
+    for strategy in (tf.distribute.get_strategy(), two_devices):
+        with strategy.scope():
+            weights = [keras.Variable([1.0, 2.0]), keras.Variable([3.0])]
+            optimizer = FusedAdam(0.1, **arguments)
+            optimizer.build(weights)
+
+        def step(gradients, strategy=strategy, optimizer=optimizer):
+            strategy.run(tf.function(lambda: optimizer.apply([tf.constant(g) for g in gradients])))
+
+        def state(weights=weights, optimizer=optimizer):
+            variables = [*weights, *optimizer.variables[2:]]  # Without the learning rate and the number of steps.
+            return [np.array(tf.convert_to_tensor(variable.value)) for variable in variables]
+
+        step([[1.0, -1.0], [2.0]])
+        before = state()
+        step([[1.0, bad], [2.0]])
+        for got, wanted in zip(state(), before, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+        step([[1.0, -1.0], [2.0]])
+        assert all(
+            np.any(got != wanted) and np.isfinite(got).all() for got, wanted in zip(state(), before, strict=True)
+        )
+
+
 def test_adam_by_name_is_fused_and_saved_with_its_state(tmp_path):
     flow, x = small_flow(), normal(64, 3)
     flow.compile("adam")

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from models import normal, small_flow
 
+from tfp_flowify import FusedAdam
 from tfp_flowify.core import private
 from tfp_flowify.distributions.inverted import Inverted
 
@@ -19,7 +20,8 @@ def two_layers():
 def test_every_use_has_a_test_here():
     tested = inspect.getsource(inspect.getmodule(test_every_use_has_a_test_here))
     for name, value in vars(private).items():
-        if getattr(value, "__module__", "") == private.__name__ or name == "BijectorCacheWithGreedyAttrs":
+        is_own = getattr(value, "__module__", "") == private.__name__ and not name.startswith("_")
+        if is_own or name == "BijectorCacheWithGreedyAttrs":
             assert f"private.{name}" in tested, name
 
 
@@ -110,3 +112,33 @@ def test_lists_stay_lists():
     module = tf.Module()
     module.numbers = private.untracked(module, [1, 2])
     assert type(module.numbers) is list
+
+
+def test_models_are_built_from_the_batch_of_one_replica():
+    """tests/test_workers.py trains with `private.FitOnManyMachines` on two machines; here its hook is still called."""
+    assert list(inspect.signature(keras.Model._maybe_symbolic_build).parameters) == ["self", "iterator", "data_batch"]
+    flow, seen = small_flow(), []
+    assert isinstance(flow, private.FitOnManyMachines)
+    flow._maybe_symbolic_build = lambda iterator=None, data_batch=None: seen.append(iterator)
+    flow.compile("adam")
+    flow.fit(normal(8, 3), verbose=0)
+    assert len(seen) == 1
+
+
+def test_logs_have_an_axis_on_many_machines(monkeypatch):
+    logs = {"loss": tf.constant(1.0)}
+    assert private.logs_for_keras(logs) == logs and not private.is_multi_worker(tf.distribute.get_strategy())
+    monkeypatch.setattr(private, "is_multi_worker", lambda strategy: True)
+    assert private.logs_for_keras(logs)["loss"].shape == [1]
+
+
+def test_gradients_are_summed_once(two_devices):
+    """By `private.SumsGradientsFirst`, and not by Keras behind it."""
+    with two_devices.scope():
+        weight, optimizer = keras.Variable([1.0]), FusedAdam()
+        optimizer.build([weight])
+    summed = two_devices.run(tf.function(lambda: optimizer._all_reduce_sum_gradients([(tf.ones([1]), weight)])[0][0]))
+    assert [float(part[0]) for part in two_devices.experimental_local_results(summed)] == [1.0, 1.0]
+    two_devices.run(tf.function(lambda: optimizer.apply([tf.constant([2.0])])))
+    first, _ = private.adam_slots(optimizer, weight)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(tf.convert_to_tensor(first.value)), [0.4], rtol=1e-6)

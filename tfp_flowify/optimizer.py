@@ -3,16 +3,22 @@
 import keras
 import tensorflow as tf
 
-from tfp_flowify.core.private import adam_slots
+from tfp_flowify.core.private import SumsGradientsFirst, adam_slots
 
 
 @keras.saving.register_keras_serializable("tfp_flowify")
-class FusedAdam(keras.optimizers.Adam):
+class FusedAdam(SumsGradientsFirst, keras.optimizers.Adam):
     """Keras' Adam, each weight updated by TensorFlow's own kernel: a fifteenth of the operations.
 
     A flow has many small weights, so that these count, above all while the first step is being compiled. Arguments,
     updates and what is saved are those of `keras.optimizers.Adam`; `amsgrad=True` and gradients of single rows are left
     to that.
+
+    A step whose gradients are not all finite is not taken: weights and moments stay as they are. The loss of its batch
+    still says so.
+
+    On several devices or machines gradients are summed, and then clipped: steps are those of one device with the whole
+    batch. (Keras clips the gradients of each device, and then sums.)
 
     >>> float(FusedAdam(0.5).learning_rate)
     0.5
@@ -24,7 +30,7 @@ class FusedAdam(keras.optimizers.Adam):
 
     def update_step(self, gradient, variable, learning_rate):
         if self.amsgrad or not isinstance(gradient, tf.Tensor):
-            return super().update_step(gradient, variable, learning_rate)
+            return super().update_step(gradient, variable, tf.maximum(learning_rate, 0))
         first_moment, second_moment = adam_slots(self, variable)
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
@@ -40,7 +46,9 @@ class FusedAdam(keras.optimizers.Adam):
             step = tf.cast(self.iterations + 1, dtype)
             beta1, beta2, epsilon = (tf.constant(x, dtype) for x in (self.beta_1, self.beta_2, self.epsilon))
             powers = {"beta1_power": beta1**step, "beta2_power": beta2**step}
-            rest = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "lr": tf.cast(learning_rate, dtype)}
+            beta1, beta2 = (tf.where(learning_rate < 0, tf.ones([], dtype), beta) for beta in (beta1, beta2))
+            learning_rate = tf.cast(tf.maximum(learning_rate, 0), dtype)
+            rest = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "lr": learning_rate}
             self._numbers[dtype] = {**powers, **rest}
         return self._numbers[dtype]
 

@@ -97,7 +97,10 @@ def add_arguments(parser):
         help="mixed: bfloat16 in the networks that give densities (default: float32)",
     )
     how.add_argument(
-        "--strategy", choices=["none", "mirrored"], help="mirrored: on all GPUs, without XLA (default: none)"
+        "--strategy",
+        choices=["none", "mirrored", "multiworker"],
+        help="mirrored: on all devices of this machine; multiworker: on those that TF_CONFIG names; both without XLA, "
+        "with --batch-size for all together (default: none)",
     )
     how.add_argument(
         "--xla",

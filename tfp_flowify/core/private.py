@@ -115,3 +115,62 @@ def adam_slots(optimizer, variable) -> tuple:
 def untracked(module: tf.Module, value):
     """A value to keep as an attribute of a module that TensorFlow shall neither wrap nor save."""
     return module._no_dependency(value)
+
+
+class FitOnManyMachines:
+    """Mixin in front of `keras.Model`, which cannot be trained under `MultiWorkerMirroredStrategy` (keras issue 20585).
+
+    Keras builds a model from its first batch, for which it takes the mean over replicas; of replicas on other machines
+    it has no batch. Here it is built from the batch of the first replica on this machine.
+    """
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        if iterator is not None and is_multi_worker(self.distribute_strategy):
+            data_batch = next(next(steps) for _, _, steps in iterator)
+            local = self.distribute_strategy.experimental_local_results
+            data_batch, iterator = keras.tree.map_structure(lambda part: local(part)[0], data_batch), None
+        super()._maybe_symbolic_build(iterator, data_batch)
+
+
+def logs_for_keras(logs: dict) -> dict:
+    """What a step returns, so that Keras can take its mean over replicas: on many machines it does so along an axis."""
+    if not is_multi_worker(tf.distribute.get_strategy()):
+        return logs
+    return {name: tf.expand_dims(value, axis=0) for name, value in logs.items()}
+
+
+def is_multi_worker(strategy) -> bool:
+    """Whether a strategy spans several processes."""
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+
+class SumsGradientsFirst:
+    """Mixin in front of a Keras optimizer: gradients are summed over replicas before all else.
+
+    Keras sums them behind clipping, so that several devices take other steps than one with the same batch. Where any
+    gradient is not finite, all are zero and the learning rate is -1, for `update_step` to leave its weight as it is.
+    """
+
+    def apply(self, grads, trainable_variables=None):
+        return super().apply(_summed_over_replicas(grads), trainable_variables)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        return grads_and_vars
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        sums = [tf.cast(tf.reduce_sum(gradient), tf.float32) for gradient in grads if isinstance(gradient, tf.Tensor)]
+        is_finite = tf.math.is_finite(tf.add_n(sums)) if sums else tf.constant(True)
+        kept = [
+            tf.math.multiply_no_nan(g, tf.cast(is_finite, g.dtype)) if isinstance(g, tf.Tensor) else g for g in grads
+        ]
+        learning_rate = tf.convert_to_tensor(learning_rate)
+        super()._backend_update_step(kept, trainable_variables, tf.where(is_finite, learning_rate, -1))
+
+
+def _summed_over_replicas(gradients) -> list:
+    """The gradients, each summed over all replicas; None stays None."""
+    gradients, replica = list(gradients), tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return gradients
+    summed = iter(replica.all_reduce("SUM", [gradient for gradient in gradients if gradient is not None]))
+    return [None if gradient is None else next(summed) for gradient in gradients]

@@ -22,25 +22,32 @@ class CosineDecay(keras.callbacks.Callback):
     Args:
       clock: Clock of the run.
       learning_rate: At the start, after a rise from zero in 100 steps, or a tenth of all if that is less.
+      workers: Those that train together. Where time counts, they go by the clock of the first, else they would part.
     """
 
-    def __init__(self, clock, learning_rate):
+    def __init__(self, clock, learning_rate, workers):
         super().__init__()
-        self.clock, self.learning_rate = clock, learning_rate
+        self.clock, self.learning_rate, self.workers = clock, learning_rate, workers
         self.warmup = min(100, clock.steps // 10 + 1) if clock.steps else 100
 
     def on_train_begin(self, logs=None):
         self.step = steps_of(self.model)  # Reading it each time would wait for the device.
+        self.share = self._agreed_share()
 
     def on_train_batch_begin(self, batch, logs=None):
-        share = self.clock.share(self.step)
         warm = min(1.0, (self.step + 1) / self.warmup)
-        self.model.optimizer.learning_rate = self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * share))
+        self.model.optimizer.learning_rate = self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * self.share))
 
     def on_train_batch_end(self, batch, logs=None):
         self.step += 1
-        if self.clock.share(self.step) >= 1:
+        if self.clock.budget is None or self.step % self.workers.agree_every == 0:
+            self.share = self._agreed_share()
+        if self.share >= 1:
             self.model.stop_training = True
+
+    def _agreed_share(self):
+        share = self.clock.share(self.step)
+        return share if self.clock.budget is None else self.workers.of_first(share)
 
 
 class Validation(keras.callbacks.Callback):
@@ -184,27 +191,39 @@ class Progress(keras.callbacks.Callback):
 class StopOnInterrupt(keras.callbacks.Callback):
     """Ctrl-C ends training behind the current step, with all that follows an epoch; a second one ends at once.
 
-    A context around `fit`, and a callback of it. Behind it, Ctrl-C does what it did before.
+    So does the signal by which machines that are shared end a job. A context around `fit`, and a callback of it. Behind
+    it, the signals do what they did before.
+
+    Args:
+      workers: Those that train together: where one is interrupted, all stop.
     """
 
     interrupted = False
 
+    def __init__(self, workers):
+        super().__init__()
+        self.workers, self.signalled = workers, False
+
     def __enter__(self):
         try:
-            self.before = signal.signal(signal.SIGINT, self._stop)
-        except ValueError:  # Not in the main thread, where Ctrl-C does not arrive.
-            self.before = None
+            self.before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # Not in the main thread, where signals do not arrive.
+            self.before = {}
         return self
 
     def __exit__(self, kind, error, trace):
-        if self.before is not None:
-            signal.signal(signal.SIGINT, self.before)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def on_train_begin(self, logs=None):
+        self.step = 0
 
     def on_train_batch_end(self, batch, logs=None):
-        if self.interrupted:
-            self.model.stop_training = True
+        self.step += 1
+        if self.step % self.workers.agree_every == 0 and self.workers.any(self.signalled):
+            self.interrupted = self.model.stop_training = True
 
     def _stop(self, number, frame):
-        if self.interrupted:
+        if self.signalled:
             raise KeyboardInterrupt
-        self.interrupted = True
+        self.signalled = True

@@ -109,9 +109,10 @@ def run(options: ClassifierOptions, out, log=print) -> dict | None:
 
 def _flow_report(options, folder, log):
     """The report of the run that trains the flow: of one that is complete, resumed or new."""
-    if folder.report.is_file():
-        return json.loads(folder.report.read_text())
-    return resume(folder.path, log=log) if folder.config.is_file() else train(options, folder.path, log)
+    report = folder.read_report()
+    if report is not None:
+        return report
+    return resume(folder.path, log=log) if folder.holds_run else train(options, folder.path, log)
 
 
 def _classifier(options, data: Data, path, log):

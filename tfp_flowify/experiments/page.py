@@ -3,8 +3,8 @@
 import base64
 import html
 
+from tfp_flowify.experiments.durable import moved_into
 from tfp_flowify.experiments.figures import carried_over, rows_of
-from tfp_flowify.experiments.folder import moved_into
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; }

@@ -10,8 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tfp_flowify.experiments.durable import moved_into
 from tfp_flowify.experiments.figures import carried_over
-from tfp_flowify.experiments.folder import RunFolder, moved_into
+from tfp_flowify.experiments.folder import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ def reproduce(experiments, runs, out, folders: dict, minutes=None) -> list:
     for i, experiment in enumerate(experiments):
         run = RunFolder(Path(runs) / experiment.name)
         title = f"{i + 1} of {len(experiments)}: {experiment.name}"
-        if run.report.is_file():
+        if run.read_report() is not None:
             print(f"{title} is done already.")
             continue
         print(f"{title}, {minutes or experiment.minutes:g} minutes", flush=True)
@@ -114,9 +115,7 @@ def reproduce(experiments, runs, out, folders: dict, minutes=None) -> list:
 
 def _run(experiment, run, folder, minutes) -> int:
     """A process that trains; its exit code. Ctrl-C is for it alone: it saves what it has, then ends."""
-    if run.config.is_file() and not run.last.is_file():
-        run.config.unlink()  # Killed before its first epoch: nothing to go on with.
-    arguments = ["--resume"] if run.last.is_file() else experiment.arguments(minutes)
+    arguments = ["--resume"] if run.holds_run else experiment.arguments(minutes)
     arguments += ["--data-dir", str(folder)] if folder else []
     command = [sys.executable, "-m", "tfp_flowify", "train", "--out", str(run.path), *arguments]
     process = subprocess.Popen(command, env={"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ})
@@ -135,7 +134,7 @@ def write_results(runs, out) -> Path:
     runs, out = Path(runs), Path(out)
     for experiment in EXPERIMENTS:
         run = RunFolder(runs / experiment.name)
-        if run.report.is_file():
+        if run.read_report() is not None:
             _copy(run.path, out / experiment.name, FILES)
     reports = {e.name: out / e.name / "report.json" for e in EXPERIMENTS}
     done = {name: json.loads(path.read_text()) for name, path in reports.items() if path.is_file()}

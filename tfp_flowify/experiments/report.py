@@ -33,9 +33,10 @@ def write_report(folder, flow, data, log=print) -> dict:
     }
     log("Drawing, exporting ...")
     names = draw_all(folder.path, flow, data, history, config["temperature"])
-    flow.export(folder.saved_model)
+    with folder.replaced_export() as new:
+        flow.export(new)
     write_page(folder.path, report, config, names)
-    folder.write_json(folder.report, report)
+    folder.write_report(report)
     log("\n" + table(report) + "\n")
     log(f"Pictures in {folder.path}: {', '.join(names)}")
     log(f"One page with all of it: {folder.page}")

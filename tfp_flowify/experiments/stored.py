@@ -130,7 +130,7 @@ def open_flow(path):
     if (path / "saved_model.pb").is_file():
         return SavedModelFlow(path), _config_beside(path)
     folder = RunFolder(path)
-    if not folder.config.is_file():
+    if not folder.holds_run:
         raise FileNotFoundError(
             f"{path} is neither the folder of a run (it has no config.json) nor a SavedModel (no saved_model.pb)."
         )
@@ -139,4 +139,4 @@ def open_flow(path):
 
 def _config_beside(path):
     folder = RunFolder(path.parent)
-    return folder.read_config() if folder.config.is_file() else {}
+    return folder.read_config() if folder.holds_run else {}

@@ -19,6 +19,7 @@ from tfp_flowify.experiments.folder import RunFolder
 from tfp_flowify.experiments.keras_file import load_keras_file
 from tfp_flowify.experiments.machine import machine, versions
 from tfp_flowify.experiments.report import write_report
+from tfp_flowify.experiments.workers import Workers, make_strategy
 from tfp_flowify.optimizer import FusedAdam
 
 #: An epoch has at least so many steps: small data are gone through several times in one.
@@ -111,19 +112,21 @@ def train(options: Options, out, log=print) -> dict | None:
       log: Function called with each progress message.
 
     Returns:
-      The report, or None when it was interrupted by Ctrl-C.
+      The report, or None when it was interrupted by Ctrl-C; {} on workers other than the first, which writes it.
     """
     folder = RunFolder(out)
-    folder.make_new()
-    with _configured(options) as strategy:
+    with _configured(options, log) as workers:
+        if workers.is_first:
+            folder.make_new()
         data = _load(options, log)
         options = options.completed(data)
-        _steps_per_epoch(data, options)
-        with strategy.scope():
+        _check_batches(data, options, workers)
+        with workers.strategy.scope():
             flow = _fresh_flow(options, data)
-        about = {"columns": data.columns, "classes": data.classes, "versions": versions(), "machine": machine()}
-        folder.start({**dataclasses.asdict(options), **about})
-        return _run(flow, data, options, folder, log)
+        if workers.is_first:
+            about = {"columns": data.columns, "classes": data.classes, "versions": versions(), "machine": machine()}
+            folder.start({**dataclasses.asdict(options), **about})
+        return _run(flow, data, options, folder, workers, log)
 
 
 def resume(out, given: dict | None = None, log=print) -> dict | None:
@@ -131,18 +134,20 @@ def resume(out, given: dict | None = None, log=print) -> dict | None:
 
     Args:
       out: Path of the folder.
-      given: Options; budgets and `data_dir` may differ from those that the run was started with.
+      given: Options; budgets, `data_dir` and `strategy` may differ from those that the run was started with.
       log: Function called with each progress message.
     """
     folder = RunFolder(out)
     options = _options_of(folder, given or {})
-    folder.make()
-    folder.write_json(folder.config, {**folder.read_config(), **dataclasses.asdict(options)})
-    with _configured(options) as strategy:
+    with _configured(options, log) as workers:
+        if workers.is_first:
+            folder.make()
+            folder.write_config({**folder.read_config(), **dataclasses.asdict(options)})
         data = _load(options, log)
-        with strategy.scope():
-            flow = folder.load(folder.last) if folder.last.is_file() else _fresh_flow(options, data)
-        return _run(flow, data, options, folder, log)
+        _check_batches(data, options, workers)
+        with workers.strategy.scope():
+            flow = folder.load_last() or _fresh_flow(options, data)
+        return _run(flow, data, options, folder, workers, log)
 
 
 def _load(options, log):
@@ -153,24 +158,27 @@ def _load(options, log):
     return data
 
 
-def _run(flow, data, options, folder, log):
+def _run(flow, data, options, folder, workers, log):
     sizes = f"{trained_numbers(flow):,} weights, {len(flow.network.layers)} layers"
     log(f"{options.model}: {sizes}; run folder {folder.path}")
-    if _fit(flow, data, options, folder, log):
+    if _fit(flow, data, options, folder, workers, log):
         log(f"Stopped; what was learned is in {folder.last}.")
         return None
-    return write_report(folder, folder.load(), data, log)
+    report = write_report(folder, folder.load(), data, log) if workers.is_first else {}
+    workers.wait_for_all()
+    return report
 
 
 @contextlib.contextmanager
-def _configured(options: Options):
-    """Precision and seed of a run; afterwards they are what they were before. Gives the distribution strategy."""
+def _configured(options: Options, log):
+    """Precision and seed of a run; afterwards they are what they were before. Gives the workers that train together."""
     policy, tensor_float = keras.config.dtype_policy(), tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)  # Else GPUs round inside products of matrices.
     keras.config.set_dtype_policy(options.precision)
     try:
-        with seeded(options.seed):
-            yield tf.distribute.MirroredStrategy() if options.strategy == "mirrored" else tf.distribute.get_strategy()
+        workers = Workers(make_strategy(options.strategy, log))
+        with seeded(options.seed), workers.failures_told():
+            yield workers
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(tensor_float)
         keras.config.set_dtype_policy(policy)
@@ -180,7 +188,7 @@ def _options_of(folder, given: dict) -> Options:
     """The options that a run was started with; budgets, and where the data are, may be given anew."""
     config, budgets = folder.read_config(), ("minutes", "epochs")
     kept = {field.name: config[field.name] for field in dataclasses.fields(Options) if field.name in config}
-    free = {name: value for name, value in given.items() if name in (*budgets, "data_dir", "download")}
+    free = {name: value for name, value in given.items() if name in (*budgets, "data_dir", "download", "strategy")}
     for name, value in given.items():
         if name not in free and kept.get(name) not in (value, _absolute(str(value))):
             raise ValueError(
@@ -220,22 +228,38 @@ def _flowified(options, data: Data):
     return flowify(model, options.by, levels=data.levels, seed=options.seed)
 
 
-def _steps_per_epoch(data, options):
-    """Steps of whole passes over the data."""
-    one_pass = len(data.train) // options.batch_size
-    if one_pass < 1:
+def _check_batches(data, options, workers):
+    """Raises an error where there is no batch for each replica, before any work is done."""
+    if len(data.train) < options.batch_size:
         raise ValueError(
             f"{options.data} has {len(data.train)} training examples, fewer than batch_size={options.batch_size}."
         )
+    replicas = workers.strategy.num_replicas_in_sync
+    if options.batch_size % replicas:
+        raise ValueError(
+            f"{replicas} devices share a batch in equal parts, and batch_size={options.batch_size} is no multiple of "
+            f"{replicas}. Take batch_size={replicas * -(-options.batch_size // replicas)}."
+        )
+
+
+def _steps_per_epoch(data, options):
+    """Steps of whole passes over the data."""
+    one_pass = len(data.train) // options.batch_size
     return one_pass * -(-LEAST_STEPS // one_pass)
 
 
-def _fit(flow, data, options, folder, log) -> bool:
+def _fit(flow, data, options, folder, workers, log) -> bool:
     """Trains until time or epochs are used up; whether it was interrupted."""
     done, steps_per_epoch = steps_of(flow), _steps_per_epoch(data, options)
     rows = folder.read_history(done)
     if done and not rows:
         raise ValueError(f"{folder.last} is after step {done}, but {folder.history_file} has no row of it. Start anew.")
+    first_done = workers.of_first(done)
+    if first_done != done:
+        raise ValueError(
+            f"Worker {workers.number} would go on after step {done}, the first one after step {first_done:.0f}: all "
+            f"need the same folder. Received: out={folder.path}"
+        )
     clock = Clock(
         options.minutes, options.epochs and options.epochs * steps_per_epoch, rows[-1]["seconds"] if rows else 0.0
     )
@@ -244,9 +268,11 @@ def _fit(flow, data, options, folder, log) -> bool:
         return False
     if done:
         log(f"Going on after step {done:,} in epoch {rows[-1]['epoch']}, {clock_time(clock.seconds)} into the run.")
-    folder.remove_report()  # It is of the training so far.
+    if workers.is_first:
+        folder.remove_report()  # It is of the training so far.
+        records = [Progress(clock, unit_of(data)), Recorder(folder, clock, data.is_image, rows)]
     one_pass = len(data.train) // options.batch_size
-    with StopOnInterrupt() as interrupt:
+    with StopOnInterrupt(workers) as interrupt:
         flow.fit(
             batches(data.train, options.batch_size, options.seed, done // one_pass, **data.given("train")).skip(
                 done % one_pass
@@ -258,10 +284,9 @@ def _fit(flow, data, options, folder, log) -> bool:
             verbose=0,
             callbacks=[
                 interrupt,
-                CosineDecay(clock, options.learning_rate),
+                CosineDecay(clock, options.learning_rate, workers),
                 Validation(data, options.validation_examples),
-                Progress(clock, unit_of(data)),
-                Recorder(folder, clock, data.is_image, rows),
+                *(records if workers.is_first else []),
             ],
         )
     return interrupt.interrupted

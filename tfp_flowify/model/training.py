@@ -9,7 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.checks import whole_number
-from tfp_flowify.core.private import Figures, layers_inside, track_loss, trackers_of
+from tfp_flowify.core.private import (
+    Figures,
+    FitOnManyMachines,
+    layers_inside,
+    logs_for_keras,
+    track_loss,
+    trackers_of,
+)
 from tfp_flowify.core.seeds import fold_in, salted
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.model.condition import X
@@ -24,7 +31,7 @@ def _as_in_keras(method):
     return method
 
 
-class Training:
+class Training(FitOnManyMachines):
     """Mixin that stands in front of `keras.Model`: training by maximum likelihood, with or without another loss."""
 
     def _set_up_training(self, seed):
@@ -121,12 +128,12 @@ class Training:
             self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
         else:
             warnings.warn(f"{self.name} has no trainable weights.", stacklevel=2)
-        return self.compute_metrics(x, y, output, sample_weight=sample_weight)
+        return logs_for_keras(self.compute_metrics(x, y, output, sample_weight=sample_weight))
 
     def test_step(self, data):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         output, _ = self._output_and_loss(x, y, sample_weight, training=False)
-        return self.compute_metrics(x, y, output, sample_weight=sample_weight)
+        return logs_for_keras(self.compute_metrics(x, y, output, sample_weight=sample_weight))
 
     def _output_and_loss(self, x, y, sample_weight, training):
         output = self.call(x, training=training) if self._output_is_used else None
