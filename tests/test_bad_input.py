@@ -16,6 +16,8 @@ from conditions import X as GIVEN
 from conditions import adapted_flow, label_network, plain
 from models import digits_flow, normal, small_flow
 
+from tfp_flowify import FlowModel
+from tfp_flowify import layers as fl
 from tfp_flowify.data import image_folder, load
 from tfp_flowify.experiments.folder import load_flow
 from tfp_flowify.experiments.keras_file import load_keras_file
@@ -61,6 +63,7 @@ GIVEN_TO_A_FLOW = {
     "infinity": (lambda t: t.flow.encode(having(-np.inf)), r"finite numbers, 1e\+18 at most.*first is -inf"),
     "1e30": (lambda t: t.flow.log_prob(having(1e30)), r"1e\+18 at most.*first is 1.0.*e\+30 .*Divide by a constant"),
     "1e30 in fit": (lambda t: t.flow.fit(having(1e30)), r"first is 1.0.*e\+30 at \(2, 1\). Divide"),
+    "infinity for float64": (lambda t: t.double.log_prob(having(np.inf)), r"1e\+153 at most.*first is inf"),
     "1e300 for float32": (lambda t: t.flow.adapt(having(1e300, "float64")), r"first is 1e\+300"),
     "whole 2**62": (lambda t: t.flow.predict(np.full([2, 3], 2**62)), "first is 4611686018427387904"),
     "denormal level": (lambda t: t.digits.log_prob(np.full([1, 8, 8, 1], 1e-45, "float32")), "0 ... 16.*e-45"),
@@ -348,6 +351,7 @@ def things(tmp_path_factory):
         flow=small_flow(), digits=digits_flow(), given=adapted_flow(), saved=folder / "saved"
     )
     things.labelled = plain(condition=label_network())
+    things.double = FlowModel([keras.Input([3]), fl.Dense(2, dtype="float64")])
     for flow in (things.flow, things.given, things.labelled):
         flow.compile("adam", run_eagerly=True)
     things.flow.export(things.saved)

@@ -34,8 +34,11 @@ class Range:
     def holds(self, values):
         """Tells for each entry of an array or a tensor whether it is in the range."""
         values = _comparable(values)
-        inside = (values >= self.low) & (values <= self.high)
-        if not self.whole or (not tf.is_tensor(values) and values.dtype.kind in "iub"):
+        if not tf.is_tensor(values) and values.dtype.kind in "iub":
+            return (values >= self.low) & (values <= self.high)
+        largest = float(tf.as_dtype(values.dtype).max)  # A bound beyond it would be infinity.
+        inside = (values >= max(self.low, -largest)) & (values <= min(self.high, largest))
+        if not self.whole:
             return inside
         return inside & (values == (tf.floor(values) if tf.is_tensor(values) else np.floor(values)))
 
