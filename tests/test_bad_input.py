@@ -329,7 +329,7 @@ FILES = {
         lambda d, t: bad.saved_model(d, t, lambda s: bad.cut(s / "saved_model.pb")), open_flow, "Cannot parse file"
     ),
     "SavedModel of others": (
-        lambda d, t: bad.other_program(d), open_flow, "not an exported flow: it has no signature log_prob of seed, x"
+        lambda d, t: bad.other_program(d), open_flow, r"not an exported flow: it has no signature log_prob\(seed, x\)"
     ),
 }  # fmt: skip
 

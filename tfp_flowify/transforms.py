@@ -9,7 +9,7 @@ These are not bijectors: `tfp_flowify.bijectors.Whiten`, `Funnel` and `Coupling`
 
 import tensorflow as tf
 
-from tfp_flowify.math.floor import floored
+from tfp_flowify.math.limits import floored
 from tfp_flowify.math.spline import spline_forward, spline_inverse
 
 __all__ = ["Spline", "Stack", "Standardize"]

@@ -18,7 +18,7 @@ class Node(NamedTuple):
     """A bijector in a graph, and the names of the wires that it joins.
 
     `outputs` names the parts that go on. Residuals may be named too, behind them: then another node can take them;
-    residuals without a name leave the graph.
+    residuals without a name leave the graph. `layer` is the name of the Keras layer that the bijector is of, if any.
 
     >>> Node(tfb.Exp(), ("x",), ("z",)).inputs
     ('x',)
@@ -27,6 +27,7 @@ class Node(NamedTuple):
     bijector: tfb.Bijector
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    layer: str = ""
 
     @property
     def named_residuals(self) -> dict:

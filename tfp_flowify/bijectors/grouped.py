@@ -11,6 +11,7 @@ from tfp_flowify.bijectors.orthogonal import PLAIN, skew_symmetric
 from tfp_flowify.bijectors.parts import Split, Widen
 from tfp_flowify.core.checks import parameter
 from tfp_flowify.math.expm import expm
+from tfp_flowify.math.limits import bounded
 
 tfb = tfp.bijectors
 
@@ -97,7 +98,7 @@ class GroupedLinear(Sequential):
         ]
         if units < features:
             layers.append(Split(features, units, right.dtype))
-        layers.append(Diagonal(self.log_singular))
+        layers.append(Diagonal(self.log_singular, is_bounded=True))
         if units > features:
             layers.append(Widen(features, units, log_noise_scale, noise, right.dtype))
         layers += [left, tfb.Reshape((groups * units,), (groups, units))]
@@ -109,6 +110,6 @@ class GroupedLinear(Sequential):
     def kernel(self):
         """The matrices of the ordinary layer, (groups, n, m)."""
         rank = min(self.right.size, self.left.size)
-        singular = tf.exp(tf.convert_to_tensor(self.log_singular))
+        singular = tf.exp(bounded(tf.convert_to_tensor(self.log_singular)))
         right, left = self.right.matrix()[:, :rank], self.left.matrix()[:, :, :rank]
         return tf.einsum("gkn,gk,gmk->gnm", right, singular, left)

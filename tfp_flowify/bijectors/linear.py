@@ -8,6 +8,7 @@ from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.orthogonal import Orthogonal, orthogonal, random_orthogonal
 from tfp_flowify.bijectors.parts import Split, Widen
 from tfp_flowify.core.checks import check_dtype, parameter
+from tfp_flowify.math.limits import bounded
 
 
 class Diagonal(Elementwise):
@@ -16,12 +17,13 @@ class Diagonal(Elementwise):
     Args:
       log_scale, shift: Of the shape of the event, or () for one number for all entries; one may be left out.
       sign: +1 or -1 of the same shape, fixed; +1 if left out.
+      is_bounded: Whether log_scale is cut to -20 ... 20, so that training cannot take it to overflow.
 
     >>> Diagonal(log_scale=[0.0, 0.0], shift=[1.0, 2.0]).forward([1.0, 1.0]).numpy().tolist()
     [2.0, 3.0]
     """
 
-    def __init__(self, log_scale=None, shift=None, sign=None, name=None):
+    def __init__(self, log_scale=None, shift=None, sign=None, is_bounded=False, name=None):
         if log_scale is None and shift is None:
             raise ValueError("Diagonal needs a log_scale, a shift or both.")
         self.log_scale = log_scale if log_scale is None else parameter(log_scale, "Diagonal log_scale")
@@ -33,7 +35,7 @@ class Diagonal(Elementwise):
             check_dtype("The shift of Diagonal", self.shift, given.dtype)
         if sign is not None and not (np.shape(sign) == tuple(given.shape) and np.all(np.abs(np.asarray(sign)) == 1)):
             raise ValueError(f"sign is +1 or -1 for each entry, {tuple(given.shape)}. Received: sign={sign}")
-        self.sign = sign
+        self.sign, self.is_bounded = sign, is_bounded
         super().__init__(given.shape, given.dtype, name)
 
     def forward_and_log_slope(self, x, context):
@@ -44,10 +46,13 @@ class Diagonal(Elementwise):
 
     def _scale(self, x, power):
         x = x if self.sign is None else x * tf.cast(self.sign, x.dtype)
-        return x if self.log_scale is None else x * tf.exp(power * tf.convert_to_tensor(self.log_scale))
+        return x if self.log_scale is None else x * tf.exp(power * self._log_slope())
 
     def _log_slope(self):
-        return tf.zeros([], self.dtype) if self.log_scale is None else tf.convert_to_tensor(self.log_scale)
+        if self.log_scale is None:
+            return tf.zeros([], self.dtype)
+        log_scale = tf.convert_to_tensor(self.log_scale)
+        return bounded(log_scale) if self.is_bounded else log_scale
 
 
 class Linear(Sequential):
@@ -92,7 +97,7 @@ class Linear(Sequential):
         layers = [right]
         if units < features:
             layers.append(Split(features, units, dtype))
-        layers.append(Diagonal(self.log_singular))
+        layers.append(Diagonal(self.log_singular, is_bounded=True))
         if units > features:
             layers.append(Widen(features, units, log_noise_scale, noise, dtype))
         layers.append(left)
@@ -136,7 +141,7 @@ class Linear(Sequential):
     def kernel(self):
         """The weight matrix of the ordinary layer, (n, m): z = x @ kernel + bias."""
         rank = min(self.right.size, self.left.size)
-        singular = tf.exp(tf.convert_to_tensor(self.log_singular))
+        singular = tf.exp(bounded(tf.convert_to_tensor(self.log_singular)))
         return tf.transpose(self.right.rows(rank)) * singular @ tf.transpose(self.left.matrix()[:, :rank])
 
 

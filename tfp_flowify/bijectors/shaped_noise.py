@@ -9,7 +9,7 @@ from tfp_flowify.augmentation import Code, OrthogonalNormal, OrthogonalUniform
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
 from tfp_flowify.bijectors.conditional import parameters_for
 from tfp_flowify.core.checks import sum_over
-from tfp_flowify.math.floor import floored
+from tfp_flowify.math.limits import floored
 
 
 class ShapedNoise(FlowBijector):

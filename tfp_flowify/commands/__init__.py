@@ -58,6 +58,8 @@ def _show_warning(message, category, *_):
 def _told(error, options) -> str:
     """An error in a few lines, with the arguments of functions as the options of the command that they are."""
     text = str(error).strip()
+    if "No space left on device" in text:
+        return "The disk is full. What was written before is still there: make room, and go on with a run by --resume."
     if type(error).__name__ == "ResourceExhaustedError":
         sizes = re.search(r"(OOM when allocating.*?)(?: on |\n|$)", text)
         return (

@@ -9,7 +9,7 @@ from tfp_flowify.augmentation import Unbatched
 from tfp_flowify.core.checks import parameter
 from tfp_flowify.core.seeds import stateless_seed
 from tfp_flowify.core.variables import AllVariables
-from tfp_flowify.math.floor import floored
+from tfp_flowify.math.limits import floored
 
 tfd = tfp.distributions
 

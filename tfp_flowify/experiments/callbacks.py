@@ -79,6 +79,61 @@ def _read(variable):
     return keras.ops.convert_to_numpy(tf.convert_to_tensor(variable.value))
 
 
+class StopWhereNotFinite(keras.callbacks.Callback):
+    """Stops a run whose loss is not finite, and names the layer in which that began.
+
+    Steps with gradients that are not finite are not taken, so that the flow is still as it was before; the first worker
+    keeps it. The loss of a step is looked at behind the next one: to look at once would wait for the device.
+
+    Args:
+      folder: Folder of the run.
+      batch_of: Function that gives the batch of a step, by the number of steps before it.
+      workers: Those that train together.
+    """
+
+    def __init__(self, folder, batch_of, workers):
+        super().__init__()
+        self.folder, self.batch_of, self.workers = folder, batch_of, workers
+
+    def on_train_begin(self, logs=None):
+        self.step, self.loss = steps_of(self.model), None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.loss = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        before, self.loss = self.loss, logs["loss"]
+        if before is not None and not math.isfinite(before):
+            self._stop(self.step - 1)
+        self.step += 1
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not math.isfinite(logs["loss"]):
+            self._stop(self.step - 1)
+        if not math.isfinite(logs["validation"]):
+            raise FloatingPointError(
+                f"The likelihood of the validation examples is {logs['validation']} behind step {self.step:,}, though "
+                f"that of the training examples is finite. {self._way_out()}"
+            )
+
+    def _stop(self, step):
+        batch = self.batch_of(step)
+        x, given = (batch["x"], {"condition": batch["condition"]}) if isinstance(batch, dict) else (batch, {})
+        where = self.model.where_not_finite(x, step, **given) or "a layer that cannot be told: it did not come again"
+        if self.workers.is_first:
+            self.folder.save_before_failure(self.model)
+        raise FloatingPointError(
+            f"The loss of step {step + 1:,} is not finite. That began in {where}. The flow as it was before is in "
+            f"{self.folder.before_failure}. {self._way_out()}"
+        )
+
+    def _way_out(self):
+        return (
+            f"The flow of the last epoch is in {self.folder.last.name}: go on from there with resume=True and a "
+            "smaller learning_rate=N, or with clip_norm=N."
+        )
+
+
 class Recorder(keras.callbacks.Callback):
     """Writes the row of an epoch and the flow to the folder of the run.
 
@@ -110,12 +165,6 @@ class Recorder(keras.callbacks.Callback):
             self.step_seconds.append(now - self.step_begun)
 
     def on_epoch_end(self, epoch, logs=None):
-        if not math.isfinite(logs["train"]) or not math.isfinite(logs["validation"]):
-            raise FloatingPointError(
-                f"Training diverged: likelihoods of epoch {epoch + 1} are {logs['train']} in training and "
-                f"{logs['validation']} in validation. The flow of the epoch before is in "
-                f"{self.folder.last if self.rows else 'no file yet'}. A smaller learning_rate=N may help."
-            )
         row = {
             "epoch": epoch + 1,
             "steps": steps_of(self.model),

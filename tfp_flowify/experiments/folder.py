@@ -7,7 +7,7 @@ import shutil
 import warnings
 from pathlib import Path
 
-from tfp_flowify.experiments.durable import DurableFiles
+from tfp_flowify.experiments.durable import DurableFiles, moved_into
 from tfp_flowify.experiments.keras_file import load_keras_file
 from tfp_flowify.model import FlowModel
 
@@ -28,7 +28,7 @@ class RunFolder:
         self.config, self.history_file = self.path / "config.json", self.path / "history.csv"
         self.last, self.best = self.path / "last.keras", self.path / "best.keras"
         self.saved_model, self.report = self.path / "saved_model", self.path / "report.json"
-        self.page = self.path / "report.html"
+        self.page, self.before_failure = self.path / "report.html", self.path / "before_failure.keras"
         self.files = DurableFiles(self.path)
 
     @property
@@ -119,6 +119,11 @@ class RunFolder:
             if is_best:
                 with self.files.replaced(self.best) as new_best:
                     shutil.copyfile(new_last, new_best)
+
+    def save_before_failure(self, flow):
+        """Keeps a flow as it was before a step that failed."""
+        with moved_into(self.before_failure) as new:
+            flow.save(new)
 
     def load(self, path=None) -> FlowModel:
         """The best flow, or that of a given file; where it is damaged, that of its spare."""

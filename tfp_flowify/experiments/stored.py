@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.checks import first_line, whole_number
-from tfp_flowify.core.seeds import numbered
+from tfp_flowify.core.seeds import numbered, stateless_seed
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.experiments.folder import RunFolder, load_flow
 from tfp_flowify.model.condition import CONDITION
@@ -18,7 +18,12 @@ from tfp_flowify.model.inputs import InputCheck
 FILES = ("saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001")
 
 #: The signatures that are used here, with inputs of theirs.
-SIGNATURES = {"log_prob": {"x", "seed"}, "sample": {"n", "temperature", "seed"}}
+SIGNATURES = {
+    "log_prob": {"x", "seed"},
+    "sample": {"n", "temperature", "seed"},
+    "encode": {"x", "seed"},
+    "decode": set(),
+}
 
 
 class SavedModelFlow:
@@ -47,7 +52,7 @@ class SavedModelFlow:
             found = self.module.signatures.get(name)
             if found is None or not inputs <= set(found.structured_input_signature[1]):
                 raise ValueError(
-                    f"{path} is not an exported flow: it has no signature {name} of {', '.join(sorted(inputs))}."
+                    f"{path} is not an exported flow: it has no signature {name}({', '.join(sorted(inputs))})."
                 )
         self.signatures = self.module.signatures
         self.spec = self.signatures["log_prob"].structured_input_signature[1]["x"]
@@ -97,6 +102,17 @@ class SavedModelFlow:
             size = tf.constant(min(batch_size, n - start))
             drawn.append(call(n=size, temperature=temperature, seed=s, **rows)["x"])
         return tf.concat(drawn, axis=0)
+
+    def encode(self, x, seed=0, condition=None) -> dict:
+        """As for a flow; the parts are a dict. Nothing is cut into batches."""
+        x = self._check.array(x)
+        call, given = self.signatures["encode"], self._leaves(condition, len(x))
+        return call(x=tf.cast(x, self.spec.dtype), seed=stateless_seed(seed), **given)
+
+    def decode(self, parts: dict, condition=None):
+        """As for a flow, from what `encode` gave."""
+        count = len(next(iter(parts.values())))
+        return self.signatures["decode"](**parts, **self._leaves(condition, count))["x"]
 
     def _leaves(self, condition, count) -> dict:
         """The condition as the signatures take it, one that is a lone tensor, with a row for each example."""

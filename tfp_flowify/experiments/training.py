@@ -12,7 +12,15 @@ from tfp_flowify import zoo
 from tfp_flowify.conversion import flowify
 from tfp_flowify.core.seeds import seeded
 from tfp_flowify.data import NAMES, Data, batches, load
-from tfp_flowify.experiments.callbacks import CosineDecay, Progress, Recorder, StopOnInterrupt, Validation, steps_of
+from tfp_flowify.experiments.callbacks import (
+    CosineDecay,
+    Progress,
+    Recorder,
+    StopOnInterrupt,
+    StopWhereNotFinite,
+    Validation,
+    steps_of,
+)
 from tfp_flowify.experiments.clock import Clock, clock_time
 from tfp_flowify.experiments.figures import trained_numbers, unit_of
 from tfp_flowify.experiments.folder import RunFolder
@@ -27,6 +35,12 @@ LEAST_STEPS = 100
 
 #: Options that may be zero; all other numbers are positive.
 MAY_BE_ZERO = ("seed", "clip_norm")
+
+#: How long to train.
+BUDGETS = ("minutes", "epochs")
+
+#: Options that may be others when a run is resumed.
+FREE = (*BUDGETS, "data_dir", "download", "strategy", "learning_rate", "clip_norm")
 
 #: With fewer training examples there is a warning.
 FEW_EXAMPLES = 100
@@ -134,7 +148,7 @@ def resume(out, given: dict | None = None, log=print) -> dict | None:
 
     Args:
       out: Path of the folder.
-      given: Options; budgets, `data_dir` and `strategy` may differ from those that the run was started with.
+      given: Options; those in `FREE` may differ from those that the run was started with.
       log: Function called with each progress message.
     """
     folder = RunFolder(out)
@@ -147,6 +161,7 @@ def resume(out, given: dict | None = None, log=print) -> dict | None:
         _check_batches(data, options, workers)
         with workers.strategy.scope():
             flow = folder.load_last() or _fresh_flow(options, data)
+        flow.optimizer.global_clipnorm = options.clip_norm or None
         return _run(flow, data, options, folder, workers, log)
 
 
@@ -185,10 +200,10 @@ def _configured(options: Options, log):
 
 
 def _options_of(folder, given: dict) -> Options:
-    """The options that a run was started with; budgets, and where the data are, may be given anew."""
-    config, budgets = folder.read_config(), ("minutes", "epochs")
+    """The options that a run was started with; some may be given anew."""
+    config = folder.read_config()
     kept = {field.name: config[field.name] for field in dataclasses.fields(Options) if field.name in config}
-    free = {name: value for name, value in given.items() if name in (*budgets, "data_dir", "download", "strategy")}
+    free = {name: value for name, value in given.items() if name in FREE}
     for name, value in given.items():
         if name not in free and kept.get(name) not in (value, _absolute(str(value))):
             raise ValueError(
@@ -197,8 +212,8 @@ def _options_of(folder, given: dict) -> Options:
             )
     if "data_dir" in free:
         free["data_dir"] = _absolute(free["data_dir"])
-    if any(name in free for name in budgets):
-        kept.update(dict.fromkeys(budgets))
+    if any(name in free for name in BUDGETS):
+        kept.update(dict.fromkeys(BUDGETS))
     return Options(**{**kept, **free})
 
 
@@ -271,12 +286,9 @@ def _fit(flow, data, options, folder, workers, log) -> bool:
     if workers.is_first:
         folder.remove_report()  # It is of the training so far.
         records = [Progress(clock, unit_of(data)), Recorder(folder, clock, data.is_image, rows)]
-    one_pass = len(data.train) // options.batch_size
     with StopOnInterrupt(workers) as interrupt:
         flow.fit(
-            batches(data.train, options.batch_size, options.seed, done // one_pass, **data.given("train")).skip(
-                done % one_pass
-            ),
+            _batches_after(done, data, options),
             epochs=10**9,
             initial_epoch=rows[-1]["epoch"] if rows else 0,
             steps_per_epoch=steps_per_epoch,
@@ -286,7 +298,15 @@ def _fit(flow, data, options, folder, workers, log) -> bool:
                 interrupt,
                 CosineDecay(clock, options.learning_rate, workers),
                 Validation(data, options.validation_examples),
+                StopWhereNotFinite(folder, lambda step: next(iter(_batches_after(step, data, options))), workers),
                 *(records if workers.is_first else []),
             ],
         )
     return interrupt.interrupted
+
+
+def _batches_after(steps, data, options):
+    """The batches that follow a number of steps; they depend on nothing else but the seed."""
+    one_pass = len(data.train) // options.batch_size
+    first_epochs = batches(data.train, options.batch_size, options.seed, steps // one_pass, **data.given("train"))
+    return first_epochs.skip(steps % one_pass)

@@ -27,7 +27,7 @@ def model_bijector(model: keras.Model, densities: Densities, condition=None) -> 
     for call in calls:
         bijector, taken = call.make_bijector(densities.add_part(call.layer)), wires.take(call.inputs)
         copies = wires.bring(call.outputs)
-        nodes += [fb.Node(bijector, taken, tuple(map(wires.name, call.outputs))), *copies]
+        nodes += [fb.Node(bijector, taken, tuple(map(wires.name, call.outputs)), call.layer.name), *copies]
     return fb.Graph(nodes, inputs, wires.take(model.outputs), name=model.name)
 
 
@@ -123,7 +123,7 @@ class _Wires:
             if uses > 1:
                 scale = self._densities.add(f"{name}_log_copy_scale")
                 copy = Copies(tuple(tensor.shape[1:]), uses, scale)
-                nodes.append(fb.Node(copy, (name,), tuple(self._to_take[id(tensor)])))
+                nodes.append(fb.Node(copy, (name,), tuple(self._to_take[id(tensor)]), f"copies of {tensor.name}"))
         return nodes
 
     def take(self, tensors):

@@ -12,7 +12,7 @@ from tfp_flowify.bijectors.binding import Bound
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.core.moments import moments, not_too_small, standardization, typical
 from tfp_flowify.distributions import ConditionalNormal
-from tfp_flowify.math.floor import LEAST_LOG_SCALE
+from tfp_flowify.math.limits import LEAST_LOG_SCALE
 
 #: Noise is well above the floor of the scales of densities, so that those behind it can follow it.
 LEAST_LOG_NOISE_SCALE = LEAST_LOG_SCALE + 2.5

@@ -20,6 +20,7 @@ from tfp_flowify.core.private import (
 from tfp_flowify.core.seeds import fold_in, salted
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.model.condition import X
+from tfp_flowify.model.diagnosis import where_not_finite
 from tfp_flowify.model.entries import check_weights
 from tfp_flowify.model.inputs import is_array, is_endless
 from tfp_flowify.optimizer import FusedAdam
@@ -161,16 +162,36 @@ class Training(FitOnManyMachines):
             loss += sum(w.regularizer(w) for w in self.trainable_weights if w.regularizer is not None) / _replicas()
         return loss
 
+    def where_not_finite(self, x, step=None, *, condition=None) -> str | None:
+        """Says in which layer a training step on a batch first has NaN or infinity; None where all numbers are finite.
+
+        Where `fit` gives a loss that is not finite, ask this of the batch. With `FusedAdam` the weights are still those
+        before that step.
+
+        Args:
+          x: A batch of examples.
+          step: Number of a training step, for its noise; the next one if left out.
+          condition: For a conditional flow, as for `log_prob`.
+        """
+        x, leaves = self._door.asked(x, condition)
+        points = tf.cast(x, self.distribution.dtype)
+        seed = self._seed(self._training_draws if step is None else step, "training")
+        vectors = self._vectors(points, leaves or None, training=True)
+        return where_not_finite(self.distribution, self.trainable_weights, points, seed, vectors)
+
     def _next_seed(self, training):
         """A new seed for each step and each replica; training and testing have streams of their own."""
         counter, purpose = (self._training_draws, "training") if training else (self._test_draws, "testing")
-        number = tf.convert_to_tensor(counter) % (2**31 - 1)
+        seed = self._seed(counter, purpose)
         counter.assign_add(1)
-        seed = fold_in(salted(tf.convert_to_tensor(self._noise_seed) % (2**31 - 1), purpose), number)
         replica = tf.distribute.get_replica_context()
         if replica and replica.num_replicas_in_sync > 1:
             seed = fold_in(seed, replica.replica_id_in_sync_group)
         return seed
+
+    def _seed(self, number, purpose):
+        number, seed = (tf.convert_to_tensor(n, tf.int64) % (2**31 - 1) for n in (number, self._noise_seed))
+        return fold_in(salted(seed, purpose), number)
 
     # Keras' methods, with data checked at the door.
 

@@ -1,0 +1,118 @@
+"""Numbers that run away: limits, steps that are not taken, the layer where it began, the way forward and back."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from models import SMALL_RUN, digits_flow, normal, small_flow
+
+from tfp_flowify import FlowModel
+from tfp_flowify import bijectors as fb
+from tfp_flowify import layers as fl
+from tfp_flowify.commands import main
+from tfp_flowify.experiments import RunFolder
+from tfp_flowify.experiments.figures import round_trips
+from tfp_flowify.experiments.folder import load_flow
+from tfp_flowify.math.limits import LARGEST_LOG_SINGULAR, bounded
+
+
+def test_singular_values_have_limits_that_training_can_leave():
+    start = tf.Variable([-30.0, -30.0, 0.0, 30.0, 30.0])
+    with tf.GradientTape() as tape:
+        value = bounded(start)
+        loss = tf.reduce_sum(value * [1.0, -1.0, 1.0, 1.0, -1.0])
+    np.testing.assert_allclose(value, [-20, -20, 0, 20, 20])
+    np.testing.assert_allclose(tape.gradient(loss, start), [0, -1, 1, 1, 0])
+
+
+def test_a_linear_layer_beyond_its_limits_is_still_a_bijection():
+    linear = fb.Linear.create(3, 3, seed=0)
+    linear.log_singular.assign([1e6, -1e6, 1.0])
+    _, log_det = linear.forward_and_log_det([tf.ones([1, 3])], fb.Context())
+    np.testing.assert_allclose(log_det, 1.0, rtol=1e-5)
+    assert float(tf.reduce_max(tf.abs(linear.kernel))) <= np.exp(LARGEST_LOG_SINGULAR) * 1.01
+
+
+def test_the_layer_where_it_began_is_named(images):
+    flow = digits_flow()
+    flow.adapt(images[0][:64])
+    assert flow.where_not_finite(images[0][:64]) is None
+    conv = [layer for layer in flow.network.layers if isinstance(layer, fl.Conv2D)][1]
+    conv.bias.assign(np.full(conv.bias.shape, np.nan))
+    assert f"layer {conv.name} (Conv; 64 of 64 examples; inputs up to" in flow.where_not_finite(images[0][:64])
+
+
+def test_layers_of_models_inside_are_named():
+    inner = keras.Sequential([keras.Input([3]), fl.LeakyReLU(), fl.Dense(3, name="culprit")])
+    flow = FlowModel([keras.Input([3]), fl.Dense(3), inner])
+    inner.layers[-1].bias.assign([0.0, np.inf, 0.0])
+    assert "layer culprit (Linear; 8 of 8 examples" in flow.where_not_finite(normal(8, 3))
+
+
+def test_densities_and_gradients_are_named():
+    flow = small_flow()
+    assert "the density of the output" in flow.where_not_finite(1e30 * normal(8, 3))
+
+    @tf.custom_gradient
+    def hostile(x):
+        return tf.identity(x), lambda upstream: upstream * np.nan
+
+    dense = keras.layers.Dense(1)
+    network = keras.Sequential([keras.Input([3]), dense, keras.layers.Lambda(hostile)])
+    flow = FlowModel([keras.Input([3]), fl.Stochastic(network)])
+    assert f"the gradient of the weight {dense.kernel.path}" == flow.where_not_finite(normal(8, 3))
+
+
+def test_a_condition_that_is_not_finite_in_a_layer():
+    flow = FlowModel([keras.Input([3]), fl.Dense(2)], condition=(2,))
+    flow.densities.trainable_weights[0].assign(tf.fill(flow.densities.trainable_weights[0].shape, np.nan))
+    assert "layer dense" in flow.where_not_finite(normal(8, 3), condition=normal(8, 2))
+
+
+def test_weights_outlive_a_batch_that_overflows():
+    flow = small_flow()
+    flow.compile("adam")
+    x = np.concatenate([normal(32, 3), 1e25 * normal(32, 3)])
+    history = flow.fit(x, batch_size=32, shuffle=False, verbose=0).history
+    assert not np.isfinite(history["nll"][0])
+    assert all(np.isfinite(weight).all() for weight in flow.get_weights())
+    assert np.isfinite(flow.evaluate(normal(32, 3), verbose=0, return_dict=True)["nll"])
+
+
+def test_a_run_that_diverges_says_where(tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["train", *SMALL_RUN, "--learning-rate", "1e30", "--epochs", "1", "--out", str(out)]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "is not finite. That began in layer " in error and "before_failure.keras" in error
+    assert "--resume and a smaller --learning-rate N, or with --clip-norm N" in error
+    flow = load_flow(RunFolder(out).before_failure)
+    assert all(np.isfinite(weight).all() for weight in flow.get_weights())
+
+
+def test_resuming_with_a_smaller_step(run):
+    """Learning rate and clipping may be others than before."""
+    from tfp_flowify.experiments.training import _options_of
+
+    options = _options_of(run, {"learning_rate": 1e-4, "clip_norm": 2.0, "epochs": 5})
+    assert (options.learning_rate, options.clip_norm, options.epochs) == (1e-4, 2.0, 5)
+
+
+def test_evaluate_tells_of_the_way_forward_and_back(run, capsys):
+    trips = json.loads(run.report.read_text())["round_trips"]
+    assert trips["changed"] < 1e-3 and trips["examples"] == 100
+    assert main(["evaluate", str(run.path), "--draws", "2"]) == 0
+    assert "forward and back" in capsys.readouterr().out
+    assert main(["evaluate", str(run.saved_model), "--draws", "2"]) == 0
+    assert "of entries change" in capsys.readouterr().out
+
+
+def test_a_flow_that_loses_its_way_back_is_warned_of():
+    flow = FlowModel([keras.Input([3]), fl.Dense(3), fl.Dense(3)])
+    flow.network.layers[0].log_singular.assign([0.0, -18.0, 0.0])
+    flow.network.layers[0].bias.assign([1.0, 1.0, 1.0])
+    with pytest.warns(UserWarning, match="of the entries have changed"):
+        trips = round_trips(flow, normal(20, 3))
+    assert trips["changed"] > 0.1
