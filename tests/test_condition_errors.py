@@ -48,7 +48,7 @@ BAD = {
     "dataset shape": (
         lambda f: f.fit(tf.data.Dataset.from_tensor_slices(((X, C[:, :2]),)).batch(10)), r"condition of \(.*2\)"
     ),
-    "batches of a generator": (lambda f: f.fit(((X, C[:, :2]),) for _ in range(1)), r"condition of \(.*2\)"),
+    "batches of a generator": (lambda f: f.fit(((X, C[:, :2]),) for _ in range(1)), r"condition of shape \(40, 2\)"),
     "beside a dataset": (lambda f: f.log_prob(forms()["dataset of pairs"], condition=C), "leave out condition"),
     "beside a dataset in adapt": (lambda f: f.adapt(forms()["dataset of pairs"], condition=C), "leave out condition"),
     "pair for data": (lambda f: f.log_prob([X, C]), r"given apart here: \(x, condition=condition\)"),

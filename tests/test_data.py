@@ -261,7 +261,7 @@ def test_npy(tmp_path):
     np.save(tmp_path / "pictures.npy", np.random.default_rng(0).integers(0, 256, [30, 4, 4], np.uint8))
     assert load(str(tmp_path / "pictures.npy")).shape == (4, 4, 1)
     np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(ValueError, match="damaged, or not a file of plain arrays"):
+    with pytest.raises(ValueError, match="not a file of plain arrays: it holds objects"):
         load(str(tmp_path / "objects.npy"))
 
 

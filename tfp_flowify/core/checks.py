@@ -2,6 +2,7 @@
 
 import math
 import numbers
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -42,14 +43,28 @@ def sum_over(log_det, shape: tuple):
 def whole_number(name: str, value, least: int = 1) -> int:
     """A whole number that is not too small, or an error that names it."""
     value = value.numpy() if tf.is_tensor(value) else value
-    if not isinstance(value, numbers.Real) or int(value) != value or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}. Received: {name}={value}")
+    if not isinstance(value, numbers.Real) or value % 1 != 0 or value < least:  # NaN and infinity leave NaN.
+        raise ValueError(f"{name} must be a whole number, at least {least}. Received: {name}={value!r}")
     return int(value)
 
 
+def largest_number(dtype) -> float:
+    """The power of ten up to which numbers can be squared in a floating type, and multiplied by ten before.
+
+    >>> largest_number("float32")
+    1e+18
+    """
+    return 10.0 ** int(math.log10(np.finfo(tf.as_dtype(dtype).as_numpy_dtype).max) / 2 - 1)
+
+
+class RefusedError(ValueError):
+    """A ValueError that says all there is to say, and passes where errors of other libraries are put in words."""
+
+
 def first_line(error: Exception) -> str:
-    """The first line of an error, or its type where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    """The first line of an error without TensorFlow's names of functions, or its type where it says nothing."""
+    text = re.sub(r"\{\{.*?\}\} ?| ?\[Op:\w+\]( name:)?", "", str(error)).strip()
+    return (text or type(error).__name__).splitlines()[0][:200]
 
 
 def as_shape(shape) -> tuple:

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+#: TensorFlow takes smaller numbers of float32 for zero.
+LEAST = float(np.finfo(np.float32).tiny)
+
 
 def moments(x, event_ndims: int = 1) -> tuple:
     """Mean and standard deviation over all axes in front of the last `event_ndims`, in float64; NaN does not count.
@@ -24,8 +27,8 @@ def some_rows(x, most: int):
 
 
 def is_constant(mean, deviation):
-    """Whether numbers vary by no more than the rounding of float32 numbers of their size."""
-    return deviation <= 1e-6 * np.abs(mean)
+    """Whether numbers vary by no more than the rounding of float32 numbers of their size, or the least of these."""
+    return deviation <= np.maximum(1e-6 * np.abs(mean), LEAST)
 
 
 def unit_where_constant(mean, deviation):

@@ -6,6 +6,7 @@ import numbers
 import random
 import zlib
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -21,13 +22,17 @@ def stateless_seed(seed):
     >>> stateless_seed(7).numpy().tolist()
     [0, 7]
     """
-    if tf.is_tensor(seed) and seed.dtype == tf.int64:
-        seed = tf.cast(seed, tf.int32)
-    if tf.is_tensor(seed) and seed.shape.rank == 0:
-        return tf.stack([0, tf.cast(seed, tf.int32)])
     if isinstance(seed, numbers.Integral):
         return tf.constant([int(seed) >> 31 & 0x7FFFFFFF, int(seed) & 0x7FFFFFFF], tf.int32)
-    return tfp.random.sanitize_seed(seed)
+    if seed is None or callable(seed):
+        return tfp.random.sanitize_seed(seed)
+    pair = seed if tf.is_tensor(seed) else np.asarray(seed)
+    whole = pair.dtype.is_integer if tf.is_tensor(pair) else pair.dtype.kind in "iu"
+    if whole and tf.is_tensor(pair) and pair.shape.rank == 0:
+        return tf.stack([0, tf.cast(pair, tf.int32)])
+    if not whole or not tf.TensorShape([2]).is_compatible_with(pair.shape):
+        raise TypeError(f"A seed is a whole number, or a pair of them. Received: seed={seed!r}")
+    return tfp.random.sanitize_seed(tf.cast(pair, tf.int32))
 
 
 def salted(seed, purpose: str):

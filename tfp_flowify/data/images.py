@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.checks import first_line
+from tfp_flowify.core.memory import check_memory
+from tfp_flowify.data.image_headers import MOST_PIXELS, check_pixels
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 
@@ -97,8 +99,11 @@ def image_folder(folder, size=None) -> dict:
     >>> image_folder("pictures", size=(32, 32))["train"]  # doctest: +SKIP
     """
     folder = Path(folder)
-    if size is not None and min(size) < 1:
-        raise ValueError(f"An image has a positive height and width. Received: image_size={tuple(size)}")
+    if size is not None and not (min(size) > 0 and size[0] * size[1] <= MOST_PIXELS):
+        raise ValueError(
+            f"An image has a positive height and width, and {MOST_PIXELS:,} pixels at most. Received: "
+            f"image_size={tuple(size)}"
+        )
     splits = {name: folder / name for name in ("train", "validation", "test") if (folder / name).is_dir()}
     if "train" not in splits or "test" not in splits:
         splits = {"all": folder}
@@ -109,23 +114,31 @@ def image_folder(folder, size=None) -> dict:
 
 
 def _read_images(folder, size):
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     if not paths:
         raise FileNotFoundError(f"There are no images in {folder}: looked for files {', '.join(SUFFIXES)}.")
-    images = [_read_image(path, size) for path in paths]
-    for path, image in zip(paths, images, strict=True):
-        if image.shape != images[0].shape:
+    first = _read_image(paths[0], size)
+    what = f"All {len(paths):,} images of {folder}, each {first.shape[0]} x {first.shape[1]},"
+    check_memory(what, len(paths) * first.nbytes, "Have them resized: image_size=(height, width).")
+    images = np.empty([len(paths), *first.shape], np.uint8)
+    for i, path in enumerate(paths):
+        image = _read_image(path, size)
+        if image.shape != first.shape:
             raise ValueError(
-                f"Images need one size: {paths[0]} is {images[0].shape[:2]}, {path} is {image.shape[:2]}. Have them "
+                f"Images need one size: {paths[0]} is {first.shape[:2]}, {path} is {image.shape[:2]}. Have them "
                 "resized: image_size=(height, width)."
             )
-    return np.stack(images)
+        images[i] = image
+    return images
 
 
 def _read_image(path, size):
     """Red, green, blue and opacity, as bytes."""
+    check_memory(f"The file {path}", path.stat().st_size, "Leave it out.")
+    content = path.read_bytes()
+    check_pixels(path, content)
     try:
-        image = tf.io.decode_image(path.read_bytes(), expand_animations=False)
+        image = tf.io.decode_image(content, expand_animations=False)
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(f"{path} is not an image that can be read: {first_line(error)}") from error
     if image.shape[-1] in (1, 2):  # Grey, the second may be opacity.

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tfp_flowify.core.checks import largest_number
+from tfp_flowify.core.moments import LEAST
 from tfp_flowify.data import images, tabular
+from tfp_flowify.data.arrays import read_arrays
 from tfp_flowify.data.dataset import SPLITS, Data, random_split
 
 IMAGES = {"mnist": images.mnist, "fashion_mnist": images.fashion_mnist, "cifar10": images.cifar10}
@@ -91,11 +94,11 @@ def _given_columns(data, names):
 
 
 def _read_npz(path):
-    return _known_names(path, tabular.read_arrays(path)), None
+    return _known_names(path, read_arrays(path)), None
 
 
 def _read_npy(path):
-    return _known_names(path, {"array": tabular.read_arrays(path)}), None
+    return _known_names(path, {"array": read_arrays(path)}), None
 
 
 def _read_csv(path):
@@ -130,6 +133,11 @@ def _known_names(path, arrays):
 
 def _from_splits(name, splits, columns=None):
     """Data of one's own: in a random order, since files are often sorted."""
+    for split, x in splits.items():
+        if x.dtype.kind not in "fiub" or x.ndim < 2 or not x.size:
+            raise ValueError(
+                f"{name} needs examples (n, ...) of numbers, one or more. Received: {split}, {x.dtype} of {x.shape}"
+            )
     if "all" in splits:
         splits = dict(zip(("train", "validation", "test"), random_split(splits["all"]), strict=True))
     order = np.random.default_rng(0).permutation(len(splits["train"]))
@@ -139,8 +147,9 @@ def _from_splits(name, splits, columns=None):
     splits = {split: _with_channels(x) for split, x in splits.items()}
     levels = _levels(name, splits)
     if levels is None:
+        _check_range(name, splits)
         splits = {split: x.astype(np.float32) for split, x in splits.items()}
-        _check_real_numbers(name, splits, columns)
+        _check_variation(name, splits["train"], columns)
     return Data(name, splits["train"], splits["validation"], splits["test"], levels, columns)
 
 
@@ -160,16 +169,24 @@ def _levels(name, splits):
     return max(high + 1, 2)
 
 
-def _check_real_numbers(name, splits, columns):
+def _check_range(name, splits):
+    largest = largest_number("float32")
     for split, x in splits.items():
-        if not np.isfinite(x).all():
-            raise ValueError(f"The {split} examples of {name} have NaN or infinite numbers.")
-    constant = np.argwhere(splits["train"].min(axis=0) == splits["train"].max(axis=0))
+        if not (x.min() >= -largest and x.max() <= largest):  # NaN is neither.
+            raise ValueError(
+                f"The {split} examples of {name} have NaN or infinite numbers, or some beyond {largest:g}, the squares "
+                "of which are infinite. Leave those examples out, or divide the column by a number."
+            )
+
+
+def _check_variation(name, train, columns):
+    constant = np.argwhere(train.max(axis=0) - train.min(axis=0) < LEAST)
     if len(constant):
         raise ValueError(
-            f"{name} has {len(constant)} of {math.prod(splits['train'].shape[1:])} entries that are the same in all "
-            f"training examples, the first at {columns[constant[0][0]] if columns else tuple(map(int, constant[0]))}: "
-            "they have no density. Leave them out; of images, store bytes (uint8), which are dequantized."
+            f"{name} has {len(constant)} of {math.prod(train.shape[1:])} entries that are the same in all training "
+            f"examples, or differ by less than {LEAST:.0e}, the first at "
+            f"{columns[constant[0][0]] if columns else tuple(map(int, constant[0]))}: they have no density. Leave them "
+            "out; of images, store bytes (uint8), which are dequantized."
         )
 
 

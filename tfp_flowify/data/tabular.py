@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from tfp_flowify.core.checks import first_line
+from tfp_flowify.core.memory import check_memory
+from tfp_flowify.data.arrays import read_arrays
 
 SOURCE = "https://zenodo.org/records/1161203 (data.tar.gz)"
 
@@ -151,41 +153,22 @@ def _missing(name, folder, names):
     return f"{name} needs a file in {folder}: looked for {' and '.join(map(str, names))}. It is at {SOURCE}."
 
 
-def read_arrays(path):
-    """The array of a .npy file, or the arrays of a .npz or .hdf5 file by name; without running code from it."""
-    path = Path(path)
-    try:
-        if path.suffix == ".hdf5":
-            import h5py
-
-            with h5py.File(path) as file:
-                return {name: file[name][()] for name in file}
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except Exception as error:
-        raise ValueError(f"{path} is damaged, or not a file of plain arrays: {first_line(error)}") from error
-
-
 def read_csv(path) -> tuple:
     """The numbers of a table (rows, columns), and the names of its columns, or None where its first row has numbers.
 
     Values are separated by commas, semicolons or tabs.
     """
     path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file: {error}") from error
-    lines = [line for line in lines if line.strip()]
+    lines = [line for line in _text(path).splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"{path} is empty.")
     delimiter = max(",;\t", key=lines[0].count)
-    first = next(csv.reader([lines[0]], delimiter=delimiter))
+    try:
+        first, *rows = csv.reader(lines, delimiter=delimiter)
+    except csv.Error as error:
+        raise ValueError(f"{path} is not a table with values between {delimiter!r}: {first_line(error)}.") from error
     names = None if all(_is_number(value) for value in first) else tuple(value.strip() for value in first)
-    rows = list(csv.reader(lines[names is not None :], delimiter=delimiter))
+    rows = rows if names else [first, *rows]
     for number, row in enumerate(rows, start=1 + (names is not None)):
         bad = next((value for value in row if not _is_number(value)), None)
         if bad is not None or len(row) != len(first):
@@ -193,7 +176,18 @@ def read_csv(path) -> tuple:
             raise ValueError(f"Row {number} of {path} is not a row of a table of numbers: {wrong}.")
     if not rows:
         raise ValueError(f"{path} has no rows but the names of its columns.")
-    return np.array(rows, np.float32), names
+    return np.array(rows, np.float64), names
+
+
+def _text(path) -> str:
+    check_memory(f"The text of {path}", path.stat().st_size, "Store its numbers with numpy.save.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file in UTF-8: {error}. Save it as CSV in UTF-8.") from error
+    if "\0" in text:
+        raise ValueError(f"{path} is not a text file: byte {text.index(chr(0)):,} is NUL. Save it as CSV in UTF-8.")
+    return text
 
 
 def _is_number(value) -> bool:
@@ -218,8 +212,8 @@ def _as_floats(path, splits, columns):
 
 
 def _check_columns(path, table, columns):
-    if table.ndim != 2 or table.shape[1] != columns:
-        raise ValueError(f"{path} should have {columns} columns. Received: shape={table.shape}")
+    if table.ndim != 2 or table.shape[1] != columns or table.dtype.kind not in "fiub":
+        raise ValueError(f"{path} should have {columns} columns of numbers. Received: {table.dtype} of {table.shape}")
 
 
 def _tenths(rows):

@@ -13,6 +13,7 @@ from tfp_flowify.core.seeds import seeded
 from tfp_flowify.data import Data, load
 from tfp_flowify.diagnostics import auroc, corruptions
 from tfp_flowify.experiments.folder import RunFolder
+from tfp_flowify.experiments.keras_file import load_keras_file
 from tfp_flowify.experiments.training import Options, resume, train
 from tfp_flowify.plots import save_panels
 
@@ -117,7 +118,7 @@ def _flow_report(options, folder, log):
 def _classifier(options, data: Data, path, log):
     """The classifier in a file, trained where there is none yet."""
     if path.is_file():
-        return keras.models.load_model(path)
+        return load_keras_file(path)
     epochs = options.epochs or (40 if len(data.train) < 10_000 else 4)
     log(f"An ordinary classifier of {data.name}, {epochs} epochs:")
     with seeded(options.seed):

@@ -5,13 +5,10 @@ import csv
 import json
 import shutil
 import warnings
-import zipfile
 from pathlib import Path
 
-import keras
-
-from tfp_flowify.core.checks import first_line
 from tfp_flowify.experiments.durable import DurableFiles, moved_into
+from tfp_flowify.experiments.keras_file import load_keras_file
 from tfp_flowify.model import FlowModel
 
 
@@ -174,12 +171,9 @@ def load_flow(path) -> FlowModel:
     if Path(path).suffix != ".keras":
         raise ValueError(f"{path} is not a .keras file.")
     try:
-        flow = keras.models.load_model(path)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path} is damaged, or not a flow saved by this version: {first_line(error)}. Of a run, best.keras and "
-            "last.keras are both flows: try the other."
-        ) from error
+        flow = load_keras_file(path)
+    except ValueError as error:
+        raise ValueError(f"{error} Of a run, best.keras and last.keras are both flows: try the other.") from error
     if not isinstance(flow, FlowModel):
         raise ValueError(f"{path} holds a {type(flow).__name__}, not a FlowModel.")
     return flow

@@ -6,12 +6,24 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.core.checks import first_line
+from tfp_flowify.core.checks import first_line, whole_number
 from tfp_flowify.core.seeds import numbered, stateless_seed
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.experiments.folder import RunFolder, load_flow
 from tfp_flowify.model.condition import CONDITION
+from tfp_flowify.model.entries import checked_temperature
 from tfp_flowify.model.inputs import InputCheck
+
+#: The files of a SavedModel.
+FILES = ("saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001")
+
+#: The signatures that are used here, with inputs of theirs.
+SIGNATURES = {
+    "log_prob": {"x", "seed"},
+    "sample": {"n", "temperature", "seed"},
+    "encode": {"x", "seed"},
+    "decode": set(),
+}
 
 
 class SavedModelFlow:
@@ -25,18 +37,28 @@ class SavedModelFlow:
     """
 
     def __init__(self, path):
+        missing = [name for name in FILES if not (Path(path) / name).is_file()]
+        if missing:
+            raise FileNotFoundError(
+                f"{path} is not a whole SavedModel: it has no {' and no '.join(missing)}. Copy it, or export it, anew."
+            )
         try:
             self.module = tf.saved_model.load(str(path))
         except Exception as error:
-            raise ValueError(f"{path} is not a SavedModel that can be read: {first_line(error)}") from error
-        missing = {"log_prob", "sample", "encode", "decode"} - set(self.module.signatures)
-        if missing:
-            raise ValueError(f"{path} is not an exported flow: it has no signature {', '.join(sorted(missing))}.")
+            raise ValueError(
+                f"{path} is not a SavedModel that can be read: {first_line(error).rstrip('.')}. Export it anew."
+            ) from error
+        for name, inputs in SIGNATURES.items():
+            found = self.module.signatures.get(name)
+            if found is None or not inputs <= set(found.structured_input_signature[1]):
+                raise ValueError(
+                    f"{path} is not an exported flow: it has no signature {name}({', '.join(sorted(inputs))})."
+                )
         self.signatures = self.module.signatures
         self.spec = self.signatures["log_prob"].structured_input_signature[1]["x"]
         self.levels = int(self.module.levels) or None if hasattr(self.module, "levels") else None
         self.num_draws = int(self.module.num_draws) if hasattr(self.module, "num_draws") else 1
-        self._check = InputCheck(self.event_shape, self.levels)
+        self._check = InputCheck(self.event_shape, self.levels, self.spec.dtype)
         inputs = self.signatures["log_prob"].structured_input_signature[1]
         self._given = {name: spec for name, spec in inputs.items() if name.startswith(CONDITION)}
 
@@ -52,7 +74,8 @@ class SavedModelFlow:
 
     def log_prob(self, x, num_draws=1, seed=0, batch_size=1024, condition=None):
         """As for a flow. Draws beyond those of the export are weighed here; fewer than those there cannot be had."""
-        self._check.array(x)
+        x = self._check.array(x)
+        num_draws, batch_size = whole_number("num_draws", num_draws), whole_number("batch_size", batch_size)
         given = self._leaves(condition, len(x))
         call, total, calls = self.signatures["log_prob"], [], -(-num_draws // self.num_draws)
         for start, batch_seed in zip(range(0, len(x), batch_size), numbered(seed, "batches"), strict=False):
@@ -71,7 +94,8 @@ class SavedModelFlow:
         """As for a flow."""
         if mean:
             raise ValueError("A SavedModel draws all parts. For mean samples, give the run folder or the .keras file.")
-        call, temperature = self.signatures["sample"], tf.constant(temperature, self.spec.dtype)
+        n, batch_size = whole_number("n", n), whole_number("batch_size", batch_size)
+        call, temperature = self.signatures["sample"], checked_temperature(temperature, self.spec.dtype)
         given, drawn = self._leaves(condition, n), []
         for start, s in zip(range(0, n, batch_size), numbered(seed, "batches"), strict=False):
             rows = {name: value[start : start + batch_size] for name, value in given.items()}
@@ -81,7 +105,7 @@ class SavedModelFlow:
 
     def encode(self, x, seed=0, condition=None) -> dict:
         """As for a flow; the parts are a dict. Nothing is cut into batches."""
-        self._check.array(x)
+        x = self._check.array(x)
         call, given = self.signatures["encode"], self._leaves(condition, len(x))
         return call(x=tf.cast(x, self.spec.dtype), seed=stateless_seed(seed), **given)
 

@@ -24,6 +24,7 @@ from tfp_flowify.experiments.callbacks import (
 from tfp_flowify.experiments.clock import Clock, clock_time
 from tfp_flowify.experiments.figures import trained_numbers, unit_of
 from tfp_flowify.experiments.folder import RunFolder
+from tfp_flowify.experiments.keras_file import load_keras_file
 from tfp_flowify.experiments.machine import machine, versions
 from tfp_flowify.experiments.report import write_report
 from tfp_flowify.experiments.workers import Workers, make_strategy
@@ -236,7 +237,7 @@ def _flowified(options, data: Data):
     """The network in a file as a flow of the data."""
     if data.condition is not None:
         raise ValueError("A network from a file is flowified without a condition. Leave out condition=...")
-    model = keras.models.load_model(options.model, compile=False)
+    model = load_keras_file(options.model, compile=False)
     if tuple(model.input_shape[1:]) != tuple(data.shape):
         raise ValueError(f"{options.model} takes {model.input_shape[1:]}, and the data are {data.shape}.")
     return flowify(model, options.by, levels=data.levels, seed=options.seed)

@@ -8,10 +8,15 @@ import tensorflow as tf
 
 from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.core.checks import as_list
+from tfp_flowify.core.private import calls_of
 from tfp_flowify.layers import Normalization
+from tfp_flowify.model.entries import Range, dense, is_numeric
 
 #: Where a condition is told from data: `fit({"x": x, "condition": c})`.
 X, CONDITION = "x", "condition"
+
+#: Layers that take labels 0 ... n - 1, and their attribute n.
+LABELS = {keras.layers.Embedding: "input_dim", keras.layers.CategoryEncoding: "num_tokens"}
 
 
 class Condition:
@@ -35,6 +40,7 @@ class Condition:
             name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name=name)
             for name, tensor in zip(self.names, tensors, strict=True)
         }
+        self.ranges = {name: _range(network, tensor) for name, tensor in zip(self.names, tensors, strict=True)}
         self.size = network.outputs[0].shape[-1]
 
     def leaves(self, condition) -> dict:
@@ -64,33 +70,53 @@ class Condition:
           count: The number of examples; None where it is not known.
         """
         leaves = {name: self._checked(name, value) for name, value in self.leaves(condition).items()}
-        rows = {name: value.shape[0] for name, value in leaves.items()}  # None where a graph does not know it.
+        self.check_rows({name: value.shape[0] for name, value in leaves.items()}, count)
+        return leaves
+
+    def check_rows(self, rows: dict, count: int | None):
+        """Raises an error where leaves do not have a row for each example, or one for all; None is not known."""
         known = {number for number in rows.values() if number is not None}
         if len(known) > 1 or (count is not None and not known <= {1, count}):
             asked = "" if count is None else f", one for each of {count} examples or one for all"
             given = ", ".join(f"{name} has {number}" for name, number in rows.items())
             raise ValueError(f"This flow takes {self.wanted()}{asked}. Received: {given} row(s).")
-        return leaves
 
-    def asserted(self, leaves: dict) -> dict:
-        """The same tensors; when a graph runs with conditions that are not finite, it fails and says so."""
-        return {
-            name: tf.debugging.assert_all_finite(value, f"{name} is not finite.") if value.dtype.is_floating else value
-            for name, value in leaves.items()
-        }
+    def asserted(self, leaves: dict, count) -> dict:
+        """The same tensors; when a graph runs with others than the flow takes, it fails and says so.
+
+        Args:
+          leaves: The tensors by name.
+          count: The number of examples.
+        """
+        return {name: self._asserted(name, value, count) for name, value in leaves.items()}
+
+    def _asserted(self, name, value, count):
+        value = tf.ensure_shape(value, self.specs[name].shape)
+        rows = tf.shape(value)[0]
+        message = f"{name} has a row for each example, or one for all. Received: rows and examples"
+        with tf.control_dependencies([tf.debugging.Assert((rows == 1) | (rows == count), [message, rows, count])]):
+            return self.ranges[name].asserted(value, self._wanted_of(name))
+
+    def check_numbers(self, name: str, values):
+        """Raises an error where an array has others than the numbers that a leaf takes."""
+        self.ranges[name].check(values, self._wanted_of(name), of=f" of {name}")
+
+    def _wanted_of(self, name):
+        return f"A condition has {self.ranges[name]}"
+
+    def dense(self, name: str, value):
+        """A leaf as an array or a tensor of numbers; see `entries.dense`."""
+        return dense(value, f"This flow takes {self.wanted()} of numbers", name)
 
     def cast(self, name: str, value):
         """A leaf in the type that the network takes; it fails where whole numbers are wanted and others given."""
         dtype = self.specs[name].dtype
-        value = tf.convert_to_tensor(value)
-        if dtype.is_floating or not value.dtype.is_floating:
+        value = tf.convert_to_tensor(self.dense(name, value))
+        if dtype.is_floating:
             return tf.cast(value, dtype)
-        whole = tf.reduce_all(tf.equal(value, tf.floor(value)))
-        message = f"A condition has whole numbers. Received: {name} with others."
-        if tf.executing_eagerly() and not whole:
-            raise ValueError(message)
-        with tf.control_dependencies([tf.debugging.Assert(whole, [message])]):
-            return tf.cast(value, dtype)
+        if tf.executing_eagerly():
+            self.check_numbers(name, value.numpy())
+        return tf.cast(self.ranges[name].asserted(value, self._wanted_of(name)), dtype)
 
     def embed(self, leaves: dict, count, dtype, training=False):
         """The vectors of `count` examples, of a row for each or of one for all."""
@@ -141,25 +167,13 @@ class Condition:
 
     def _checked(self, name, value):
         spec = self.specs[name]
-        value = value if tf.is_tensor(value) else np.asarray(value)
-        if not tf.is_tensor(value) and value.dtype.kind not in "fiub":
-            raise ValueError(f"This flow takes {self.wanted()} of numbers. Received: {name} of type {value.dtype}")
+        value = self.dense(name, value)
         value = value[None] if len(value.shape) == spec.shape.rank - 1 else value
         if not spec.shape.is_compatible_with(value.shape) or value.shape[0] == 0:
             raise ValueError(f"This flow takes {self.wanted()}. Received: {name} of shape {tuple(value.shape)}")
         if not tf.executing_eagerly():
             return tf.cast(value, spec.dtype)
-        numbers = np.asarray(value)
-        good = np.isfinite(numbers) if numbers.dtype.kind == "f" else np.ones(numbers.shape, bool)
-        if not spec.dtype.is_floating:
-            good &= numbers == np.floor(numbers)
-        if not good.all():
-            first = tuple(int(i) for i in np.argwhere(~good)[0])
-            kind = "finite" if spec.dtype.is_floating else "whole"
-            raise ValueError(
-                f"A condition has {kind} numbers. Received: {int((~good).sum())} of {good.size} entries of {name} are "
-                f"others; the first is {numbers[first]} at {first}."
-            )
+        self.check_numbers(name, np.asarray(value))
         return tf.cast(value, spec.dtype) if tf.is_tensor(value) else value.astype(spec.dtype.as_numpy_dtype)
 
 
@@ -222,6 +236,17 @@ def _with_vector(network, policy):
     size = math.prod(network.outputs[0].shape[1:])
     flat = keras.layers.Reshape((size,), dtype=policy.variable_dtype)(network.outputs[0])
     return keras.Model(_template(network), flat, name=f"{network.name}_flat")
+
+
+def _range(network, tensor) -> Range:
+    """The numbers that an input takes: those of its type, or the labels that a layer behind it knows."""
+    for call in calls_of(network):
+        size = LABELS.get(type(call.operation))
+        if size is not None and call.input_tensors[0] is tensor:
+            return Range(0, getattr(call.operation, size) - 1, whole=True)
+    if not is_numeric(tf.as_dtype(tensor.dtype)):
+        raise ValueError(f"A condition has numbers. {network.name!r} takes {tensor.dtype}: make numbers of it before.")
+    return Range.of_type(tensor.dtype)
 
 
 def _template(network):

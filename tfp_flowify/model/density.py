@@ -1,16 +1,19 @@
 """The questions that a flow answers: likelihoods, samples, the way to its parts and back."""
 
 import itertools
+import math
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.checks import as_list, whole_number
+from tfp_flowify.core.memory import check_memory
 from tfp_flowify.core.seeds import numbered, stateless_seed
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.distributions import FlowDistribution, GivenFlow
+from tfp_flowify.model.entries import checked_temperature, dense
 from tfp_flowify.model.functions import CHUNK, FlowFunctions
-from tfp_flowify.model.inputs import check_parts_of_encode, data_of
+from tfp_flowify.model.inputs import check_parts_of_encode, data_of, is_endless
 
 
 class Density:
@@ -98,8 +101,11 @@ class Density:
         total, output = self._in_batches(self._functions.score(num_draws), x, condition, batch_size, seed)
         scores = {"log_prob": total, "output": output, "rest": total - output}
         if typical is not None:
-            if np.ndim(typical) or isinstance(typical, tf.data.Dataset):
+            if isinstance(typical, tf.data.Dataset) or np.ndim(typical):
                 typical = tf.reduce_mean(self.log_prob(typical, num_draws, seed, batch_size))
+            typical = dense(typical, "typical is examples, or a number", "typical")
+            if not np.isfinite(typical):
+                raise ValueError(f"typical has a finite mean. Received: typical={typical}")
             scores["distance"] = tf.abs(total - tf.cast(typical, total.dtype))
         return scores
 
@@ -115,8 +121,7 @@ class Density:
           temperature, seed, batch_size, condition: As for `sample`.
         """
         n, size = whole_number("n", n), whole_number("batch_size", batch_size)
-        _check_temperature(temperature)
-        scale = tf.cast(temperature, self._functions.dtype)
+        scale = checked_temperature(temperature, self._functions.dtype)
 
         def function(batch, leaves, batch_seed):
             return self._functions.sample_alike(batch, leaves, scale, batch_seed)
@@ -143,7 +148,9 @@ class Density:
             leaves = functions.condition.checked(condition) if functions.condition else {}
             return function(n, temperature, stateless_seed(seed), leaves)
         n, batch_size = whole_number("n", n, least=0), whole_number("batch_size", batch_size)
-        _check_temperature(temperature)
+        temperature = checked_temperature(temperature, functions.dtype)
+        needed = n * math.prod(self.event_shape) * functions.dtype.size
+        check_memory(f"{n:,} examples of shape {self.event_shape}", needed, "Draw fewer at a time.")
         leaves = functions.condition.checked(condition, n) if functions.condition else {}
         drawn = []
         for start, batch_seed in zip(range(0, max(n, 1), batch_size), numbered(seed, "batches"), strict=False):
@@ -167,9 +174,8 @@ class Density:
             functions.door.refuse(condition)
             raise ValueError(f"{self.name} takes no condition: its distribution is {self.name}.distribution.")
         leaves = functions.condition.leaves(condition)
-        for name, value in leaves.items():
-            if tf.executing_eagerly() and not np.isfinite(np.asarray(value, np.float64)).all():
-                raise ValueError(f"A condition has finite numbers. Received: {name} with others.")
+        for name, value in leaves.items() if tf.executing_eagerly() else ():
+            functions.condition.check_numbers(name, np.asarray(functions.condition.dense(name, value)))
         return self.distribution.given(functions.condition.embed_all(leaves, functions.dtype))
 
     def encode(self, x, seed=None, batch_size=1024, *, condition=None) -> list:
@@ -188,12 +194,10 @@ class Density:
         if not tf.executing_eagerly():
             return functions.decode(parts, functions.condition.checked(condition) if functions.condition else {})
         leaves = functions.door.for_each(condition, len(parts[0])) if functions.condition else {}
-        starts = range(0, len(parts[0]), whole_number("batch_size", batch_size))
+        size = whole_number("batch_size", batch_size)
         pieces = [
-            functions.decode(
-                [p[i : i + batch_size] for p in parts], {name: c[i : i + batch_size] for name, c in leaves.items()}
-            )
-            for i in starts
+            functions.decode([p[i : i + size] for p in parts], {name: c[i : i + size] for name, c in leaves.items()})
+            for i in range(0, len(parts[0]), size)
         ]
         return tf.concat(pieces, axis=0)
 
@@ -227,6 +231,8 @@ class Density:
         if not tf.executing_eagerly():
             leaves = functions.condition.checked(condition) if functions.condition else {}
             return as_list(function(tf.cast(x, functions.dtype), leaves, stateless_seed(seed)))
+        if isinstance(x, tf.data.Dataset) and is_endless(x):
+            raise ValueError(f"{self.name} was given a dataset without an end. Take a number of batches: x.take(n).")
         batches = self._batches(x, condition, size)
         results = [as_list(function(*b, s)) for b, s in zip(batches, numbered(seed, "batches"), strict=False)]
         if not results:
@@ -245,8 +251,3 @@ class Density:
             for start in range(0, len(data), size):
                 rows = {name: value[start : start + size] for name, value in leaves.items()}
                 yield tf.cast(data[start : start + size], self._functions.dtype), rows
-
-
-def _check_temperature(temperature):
-    if not tf.is_tensor(temperature) and not 0 < temperature < np.inf:
-        raise ValueError(f"The temperature is a positive number. Received: temperature={temperature}")

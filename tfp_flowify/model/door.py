@@ -1,10 +1,14 @@
 """Data and conditions on their way into a flow, in any of the forms that Keras' methods take."""
 
+import numbers
+import types
+
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.model.condition import CONDITION, Condition, X
-from tfp_flowify.model.inputs import InputCheck, data_of, is_array
+from tfp_flowify.model.entries import with_asserted_weights
+from tfp_flowify.model.inputs import InputCheck, data_of, is_array, map_data
 
 
 class Door:
@@ -19,21 +23,25 @@ class Door:
         self.check, self.condition = check, condition
 
     def inputs(self, inputs):
-        """Checks what Keras' methods take: arrays, or a dataset, which is checked as it is read.
+        """Checks what Keras' methods take: arrays; or batches, which are checked as they are read.
 
-        Generators and the like pass as they are: their batches are checked for their shape alone. With a condition,
-        arrays and batches of datasets come out as {"x": x, "condition": leaves}.
+        See `InputCheck.data`. With a condition, arrays and batches come out as {"x": x, "condition": leaves}.
         """
         if self.condition is None:
             self._refuse_condition(inputs)
             return self.check.data(inputs)
         if isinstance(inputs, tf.data.Dataset):
             return self._dataset(inputs)
-        if inputs is None or is_lone(inputs) or isinstance(inputs, dict | list | tuple):
-            x, condition = self._pair(inputs)
-            x = self.check.array(x)
-            return {X: x, CONDITION: self.for_each(condition, len(x))}
+        if isinstance(inputs, types.GeneratorType):
+            return map_data(inputs, self._arrays)
+        if inputs is None or is_lone(inputs) or isinstance(inputs, dict | list | tuple | str | numbers.Number):
+            return self._arrays(inputs)
         return inputs
+
+    def _arrays(self, inputs) -> dict:
+        x, condition = self._pair(inputs)
+        x = self.check.array(x)
+        return {X: x, CONDITION: self.for_each(condition, len(x))}
 
     def batch(self, inputs) -> tuple:
         """x and the leaves of its condition, or None, of a batch in a training step; its shapes are checked."""
@@ -43,6 +51,7 @@ class Door:
         x, condition = self._pair(inputs)
         self.check.batch(x)
         leaves = self._leaves_that_fit(condition)
+        self.condition.check_rows({name: leaf.shape[0] for name, leaf in leaves.items()}, x.shape[0])
         return x, {name: self.condition.cast(name, leaf) for name, leaf in leaves.items()}
 
     def _leaves_that_fit(self, condition) -> dict:
@@ -127,8 +136,8 @@ class Door:
 
         def check(*element):
             x, leaves = self.batch(element[0])
-            checked = {X: self.check.asserted(x), CONDITION: self.condition.asserted(leaves)}
-            return (checked, *element[1:]) if isinstance(spec, tuple) else checked
+            checked = {X: self.check.asserted(x), CONDITION: self.condition.asserted(leaves, tf.shape(x)[0])}
+            return (checked, *with_asserted_weights(element[1:])) if isinstance(spec, tuple) else checked
 
         return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 

@@ -1,5 +1,6 @@
 """A network of flow layers as a Keras model: trained with fit, saved, exported, and a density of its data."""
 
+import numbers
 import random
 import warnings
 from pathlib import Path
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.augmentation import draw
+from tfp_flowify.core.checks import whole_number
 from tfp_flowify.core.moments import some_rows
 from tfp_flowify.core.private import layers_inside
 from tfp_flowify.core.seeds import salted
@@ -96,6 +98,8 @@ class FlowModel(Density, Training, keras.Model):
         self.densities = Densities(given and given.size, name="densities", dtype=self.dtype_policy)
         self.base, self.seed = base if isinstance(base, FlowModel) else one_of("base", base, BASES), seed
         self.pretrained, self.notes = bool(pretrained), tuple(notes)
+        if seed is not None and not isinstance(seed, numbers.Integral):
+            raise TypeError(f"seed is a whole number. Received: seed={seed!r}")
         self._set_up_training(random.randrange(2**31) if seed is None else seed)
         if self.network.built:
             self.build(self.network.input_shape)
@@ -120,7 +124,8 @@ class FlowModel(Density, Training, keras.Model):
             condition_shape=self._condition and (self._condition.size,),
             name=self.name,
         )
-        door = Door(InputCheck(distribution.event_shape, bijector.levels), self._condition)
+        check = InputCheck(distribution.event_shape, bijector.levels, distribution.dtype)
+        door = Door(check, self._condition)
         self._flow_functions = FlowFunctions(distribution, self._run_network, door)
         self._warn_if_nothing_reads_the_condition()
         self.built = True
@@ -301,9 +306,10 @@ class FlowModel(Density, Training, keras.Model):
 
         Its signatures are `log_prob(x, seed)`, `bits_per_dim(x, seed)`, `sample(n, temperature, seed)`,
         `encode(x, seed)`, `decode(z, residual_0, ...)` and `predict(x)`, for any batch size. A seed is a pair of
-        int32; that of a whole number k here is (0, k) there. Nothing is cut into batches there. A conditional flow has
-        one more input in each, `condition`, or `condition_NAME` for each of several: a row for each example, or one
-        row for all.
+        int32; that of a whole number k here is (0, k) there. Nothing is cut into batches there; `sample` draws 2^31 - 1
+        numbers at once, at most. Input that the flow does not take raises an `InvalidArgumentError`. A conditional flow
+        has one more input in each, `condition`, or `condition_NAME` for each of several: a row for each example, or
+        one row for all.
 
         Args:
           filepath: A folder.
@@ -317,6 +323,7 @@ class FlowModel(Density, Training, keras.Model):
                 "A flow is exported with format='tf_saved_model' and signatures of its own. Received: "
                 f"format={format!r}, input_signature={input_signature}. flow.network.export(...) exports the network."
             )
+        num_draws = whole_number("num_draws", num_draws)
         counters = {id(counter) for counter in (self._noise_seed, self._training_draws, self._test_draws)}
         weights = [weight for weight in self.weights if id(weight) not in counters]
         export_functions(self._functions, [weight.value for weight in weights], filepath, num_draws)

@@ -1,5 +1,7 @@
 """The compiled functions of a flow, for any batch size: a `FlowModel` calls them and exports them."""
 
+import math
+
 import tensorflow as tf
 
 from tfp_flowify.augmentation import draw
@@ -7,9 +9,13 @@ from tfp_flowify.core.checks import as_list
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.model.door import Door
+from tfp_flowify.model.entries import TEMPERATURES, Range
 
 #: Draws of the noise that are computed at once.
 CHUNK = 16
+
+#: So many numbers are drawn at once, at most: sizes are counted in int32.
+MOST_NUMBERS = 2**31 - 1
 
 
 class FlowFunctions:
@@ -79,7 +85,7 @@ class FlowFunctions:
         """The condition as layers see it, or None."""
         if self.condition is None:
             return None
-        return self.condition.embed(self.condition.asserted(leaves), count, self.dtype)
+        return self.condition.embed(self.condition.asserted(leaves, count), count, self.dtype)
 
     def _context(self, leaves, count):
         return self.distribution.prepare(condition=self._vectors(leaves, count))
@@ -91,9 +97,13 @@ class FlowFunctions:
         return bijector.forward_and_log_det([self.check.asserted(x), *noise], context)[0]
 
     def _decode(self, parts, leaves):
-        named = zip(parts, self.part_names, strict=True)
+        parts = [tf.ensure_shape(part, spec.shape) for part, spec in zip(parts, self.parts, strict=True)]
+        named, count = zip(parts, self.part_names, strict=True), tf.shape(parts[0])[0]
         parts = [tf.debugging.assert_all_finite(p, f"{n} is not finite.") for p, n in named]
-        return self._back(parts, self._context(leaves, tf.shape(parts[0])[0]))
+        same = tf.reduce_all([tf.shape(part)[0] == count for part in parts])
+        message = f"{', '.join(self.part_names)} have a row for each example, all of them as many."
+        with tf.control_dependencies([tf.debugging.Assert(same, [message])]):
+            return self._back(parts, self._context(leaves, count))
 
     def _reconstruct(self, x, leaves):
         context = self._context(leaves, tf.shape(x)[0])
@@ -107,17 +117,27 @@ class FlowFunctions:
         return self.run_network(self.check.asserted(x), self._vectors(leaves, tf.shape(x)[0]))
 
     def _sample(self, n, temperature, seed, leaves):
+        n, temperature = self._few(n), self._positive(temperature)
         return self.distribution.generate(n, seed, temperature, condition=self._vectors(leaves, n))
 
     def _sample_alike(self, x, leaves, temperature, seed):
-        count = tf.shape(x)[0]
+        count, temperature = tf.shape(x)[0], self._positive(temperature)
         vectors = self._vectors(leaves, count)
         context = self.distribution.prepare(condition=vectors)
         outputs = as_list(self.distribution.bijector.without_noise(self.check.asserted(x), context))
         return self.distribution.generate(count, seed, temperature, condition=vectors, outputs=outputs)
 
     def _sample_mean(self, n, temperature, seed, leaves):
+        n, temperature = self._few(n), self._positive(temperature)
         return self.distribution.generate(n, seed, temperature, mean=True, condition=self._vectors(leaves, n))
+
+    def _few(self, n):
+        """The same number; a graph fails where it is negative, or there would be too many examples to hold."""
+        most = MOST_NUMBERS // max(1, math.prod(self.check.event_shape))
+        return Range(0, most, whole=True).asserted(n, f"sample draws 0 ... {most} examples at once")
+
+    def _positive(self, temperature):
+        return TEMPERATURES.asserted(temperature, "The temperature is a positive number")
 
 
 def export_functions(functions: FlowFunctions, variables, path, num_draws: int = 1):

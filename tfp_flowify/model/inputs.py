@@ -1,11 +1,14 @@
 """What data a flow takes, checked for shape, finite numbers, and whole numbers in range."""
 
+import numbers
+import types
 import warnings
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.moments import is_constant, moments, some_rows
+from tfp_flowify.model.entries import Range, check_weights, dense, is_numeric, with_asserted_weights
 
 #: So many examples are looked at, at most, to see whether data have a density.
 SEEN = 10_000
@@ -17,42 +20,38 @@ class InputCheck:
     Args:
       event_shape: Shape of one example.
       levels: How many whole numbers 0 ... levels - 1 it takes; None for real numbers.
+      dtype: The type that it works in.
     """
 
-    def __init__(self, event_shape, levels=None):
+    def __init__(self, event_shape, levels=None, dtype=tf.float32):
         self.event_shape, self.levels = tuple(event_shape), levels
+        self.range = Range.of_type(dtype) if levels is None else Range(0, levels - 1, whole=True)
 
     def data(self, x):
-        """Checks what Keras' methods take: anything like an array, or a dataset, which is checked as it is read.
+        """Checks what Keras' methods take: anything like an array; or batches, which are checked as they are read.
 
-        Generators and the like pass as they are: their batches are checked for their shape alone.
+        Batches come as a dataset or a generator. Others, such as a `keras.utils.PyDataset`, pass as they are: in
+        training, the shapes of their batches are checked.
         """
         if isinstance(x, tf.data.Dataset):
             return self._dataset(x)
-        if x is None or isinstance(x, dict | tuple):
+        if isinstance(x, types.GeneratorType):
+            return map_data(x, self.array)
+        if x is None or isinstance(x, dict | tuple | str | numbers.Number):
             given = "nothing" if x is None else type(x).__name__
             raise ValueError(f"This flow takes {self._wanted()}, as an array, a tensor or a dataset. Received: {given}")
         return self.array(x) if is_array(x) else x
 
     def array(self, x):
         """An array or a tensor; raises a ValueError where it is not what the flow takes."""
-        x = tf.convert_to_tensor(x) if tf.is_tensor(x) else np.asarray(x)
+        wanted = f"This flow takes {self._wanted()}"
+        x = dense(x, wanted)
         shape = tuple(x.shape)
         if len(shape) != len(self.event_shape) + 1 or shape[1:] != self.event_shape:
-            raise ValueError(f"This flow takes {self._wanted()}. Received: shape={shape}")
-        values = np.asarray(x)
-        if values.dtype.kind not in "fiub":  # bfloat16, say, or a table of mixed types.
-            values = _as_float32(values)
-            x = x if tf.is_tensor(x) else values
-        if not values.size:
-            raise ValueError(f"This flow takes {self._wanted()}, one or more. Received: shape={shape}")
-        good = _is_good(values, self.levels, np.floor, np.isfinite)
-        if not good.all():
-            first = tuple(int(i) for i in np.argwhere(~good)[0])
-            raise ValueError(
-                f"This flow takes {self._wanted()}. Received: {int((~good).sum())} of {good.size} entries are others; "
-                f"the first is {values[first]} at {first}."
-            )
+            raise ValueError(f"{wanted}. Received: shape={shape}")
+        if 0 in shape:
+            raise ValueError(f"{wanted}, one or more. Received: shape={shape}")
+        self.range.check(np.asarray(x), wanted)
         return x
 
     def batch(self, x):
@@ -62,10 +61,7 @@ class InputCheck:
 
     def asserted(self, x):
         """The same tensor; when a graph runs with other data than the flow takes, it fails and says so."""
-        values = x if x.dtype.is_floating else tf.cast(x, tf.float32)
-        good = tf.reduce_all(_is_good(values, self.levels, tf.floor, tf.math.is_finite))
-        with tf.control_dependencies([tf.debugging.Assert(good, [f"This flow takes {self._wanted()}."])]):
-            return tf.identity(x)
+        return self.range.asserted(tf.ensure_shape(x, [None, *self.event_shape]), f"This flow takes {self._wanted()}")
 
     def warn_of_no_density(self, x):
         """Warns where real data lie on a part of space that has no volume: no density describes them.
@@ -87,15 +83,16 @@ class InputCheck:
             _warn("all numbers are whole", " Put Dequantize(levels) in front.")
 
     def element(self, spec):
-        """Raises a ValueError where the elements of a dataset have another shape."""
+        """Raises a ValueError where the elements of a dataset have another shape, or are no numbers, or none at all."""
+        if not isinstance(spec, tf.TensorSpec) or not is_numeric(spec.dtype) or spec.shape[:1] == [0]:
+            raise ValueError(f"This flow takes {self._wanted()}, one or more. Received: a dataset of {spec}")
         if not spec.shape.is_compatible_with([None, *self.event_shape]):
             unbatched = spec.shape.is_compatible_with(self.event_shape)
             hint = " Its elements are single examples: call .batch(size)." if unbatched else ""
             raise ValueError(f"This flow takes {self._wanted()}. Received: a dataset of {spec.shape}.{hint}")
 
     def _wanted(self):
-        kind = "finite numbers" if self.levels is None else f"whole numbers 0 ... {self.levels - 1}"
-        return f"batches (n, {', '.join(map(str, self.event_shape))}) of {kind}"
+        return f"batches (n, {', '.join(map(str, self.event_shape))}) of {self.range}"
 
     def _dataset(self, dataset):
         spec = dataset.element_spec
@@ -106,7 +103,7 @@ class InputCheck:
 
         def check(*element):
             x = self.asserted(element[0])
-            return (x, *element[1:]) if isinstance(spec, tuple) else x
+            return (x, *with_asserted_weights(element[1:])) if isinstance(spec, tuple) else x
 
         return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
@@ -114,6 +111,21 @@ class InputCheck:
 def data_of(element):
     """The data of an element of a dataset, x or (x, y) or (x, y, sample_weight)."""
     return element[0] if isinstance(element, tuple) else element
+
+
+def is_endless(dataset: tf.data.Dataset) -> bool:
+    """Whether a dataset is known to have no end."""
+    return int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+
+
+def map_data(batches, check):
+    """Batches of a generator with their data checked, and their weights."""
+    for element in batches:
+        x = check(data_of(element))
+        labels = element[1:] if isinstance(element, tuple) else ()
+        for weights in labels[1:]:
+            check_weights(weights, len(tf.nest.flatten(x)[0]))
+        yield (x, *labels) if isinstance(element, tuple) else x
 
 
 def is_array(x) -> bool:
@@ -129,15 +141,16 @@ def check_parts_of_encode(names, specs, parts) -> list:
       parts: One part, or a list of them.
     """
     parts = list(parts) if isinstance(parts, list | tuple) else [parts]
-    parts = [part if tf.is_tensor(part) else np.asarray(part) for part in parts]
     wanted = ", ".join(f"({', '.join(map(str, ('n', *spec.shape[1:])))})" for spec in specs)
+    wanted = f"decode takes what encode gives, parts of {wanted}, n > 0"
+    parts = [dense(part, wanted, "a part") for part in parts]
     shapes = [tuple(part.shape) for part in parts]
     fits = len(parts) == len(specs) and all(
         spec.shape.is_compatible_with(shape) and shape[0] == shapes[0][0]
         for spec, shape in zip(specs, shapes, strict=True)
     )
     if not fits or shapes[0][0] == 0:
-        raise ValueError(f"decode takes what encode gives, parts of {wanted}, n > 0. Received: shapes {shapes}")
+        raise ValueError(f"{wanted}. Received: shapes {shapes}")
     parts = [tf.cast(part, spec.dtype) for part, spec in zip(parts, specs, strict=True)]
     bad = [name for name, part in zip(names, parts, strict=True) if not _is_finite(part)]
     if bad:
@@ -145,20 +158,8 @@ def check_parts_of_encode(names, specs, parts) -> list:
     return parts
 
 
-def _is_good(values, levels, floor, is_finite):
-    """Tells for each number whether a flow takes it, with functions of NumPy or of TensorFlow."""
-    return is_finite(values) if levels is None else (values >= 0) & (values < levels) & (values == floor(values))
-
-
 def _is_finite(part) -> bool:
     return not tf.executing_eagerly() or bool(np.isfinite(part).all())
-
-
-def _as_float32(values):
-    try:
-        return values.astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"This flow takes numbers. Received: an array of type {values.dtype}: {error}") from error
 
 
 def _copies(x, mean, deviation) -> list:

@@ -1,12 +1,14 @@
 """Training of a flow: Keras' methods and steps, with the likelihood as loss."""
 
 import inspect
+import numbers
 import warnings
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.core.checks import whole_number
 from tfp_flowify.core.private import (
     Figures,
     FitOnManyMachines,
@@ -19,7 +21,8 @@ from tfp_flowify.core.seeds import fold_in, salted
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.model.condition import X
 from tfp_flowify.model.diagnosis import where_not_finite
-from tfp_flowify.model.inputs import is_array
+from tfp_flowify.model.entries import check_weights
+from tfp_flowify.model.inputs import is_array, is_endless
 from tfp_flowify.optimizer import FusedAdam
 
 
@@ -75,8 +78,10 @@ class Training(FitOnManyMachines):
           run_eagerly, steps_per_execution, jit_compile, auto_scale_loss: As in Keras.
           likelihood_weight: Weight of the negative log-likelihood beside that loss.
         """
-        if likelihood_weight < 0:
-            raise ValueError(f"likelihood_weight must not be negative. Received: likelihood_weight={likelihood_weight}")
+        if not isinstance(likelihood_weight, numbers.Real) or not 0 <= likelihood_weight < np.inf:
+            raise ValueError(
+                f"likelihood_weight is a number, zero or more. Received: likelihood_weight={likelihood_weight!r}"
+            )
         super().compile(
             FusedAdam() if optimizer == "adam" else optimizer,
             loss,
@@ -249,6 +254,7 @@ class Training(FitOnManyMachines):
         del arguments["self"]
         arguments.update(arguments.pop("kwargs", {}))
         x = arguments.get("x")
+        _check_sizes(x, arguments, "steps_per_epoch" if method is Training.fit else "steps")
         self.build_from(x)
         x = arguments["x"] = self._door.inputs(x)
         if "sample_weight" in inspect.signature(method).parameters:
@@ -258,18 +264,39 @@ class Training(FitOnManyMachines):
 
     def _labels(self, x, y, sample_weight):
         """Labels and weights as Keras keeps them: it drops weights where there are no labels, so there must be some."""
-        if y is None and is_in_memory(x):
-            if self._needs_labels:
-                raise ValueError(_NEEDS_LABELS)
-            if sample_weight is not None:
-                count = len(x[X] if isinstance(x, dict) else x)
-                return np.zeros([count, 0], np.int8), sample_weight
-        return y, sample_weight
+        if not is_in_memory(x):
+            return y, sample_weight
+        if y is None and self._needs_labels:
+            raise ValueError(_NEEDS_LABELS)
+        count = len(x[X] if isinstance(x, dict) else x)
+        check_weights(sample_weight, count)
+        return (np.zeros([count, 0], np.int8) if y is None and sample_weight is not None else y), sample_weight
 
 
 def is_in_memory(inputs) -> bool:
     """Whether inputs that have come through the door are arrays, not a dataset or a generator."""
     return isinstance(inputs, dict) or is_array(inputs)
+
+
+def _check_sizes(x, arguments, steps):
+    """Raises an error where sizes that Keras' methods take are not positive, or batches would never end."""
+    for name in ("batch_size", "validation_batch_size", "steps_per_epoch", "steps", "validation_steps"):
+        if arguments.get(name) is not None:
+            arguments[name] = whole_number(name, arguments[name])
+    if not 0 <= arguments.get("validation_split", 0.0) < 1:
+        raise ValueError(f"validation_split is 0 to 1. Received: validation_split={arguments['validation_split']}")
+    _check_end("x", x, steps, arguments)
+    _check_end("validation_data", arguments.get("validation_data"), "validation_steps", arguments)
+
+
+def _check_end(name, dataset, steps, arguments):
+    """Raises an error where a dataset has no batches, or has no end and nothing says how many to take."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return
+    if int(dataset.cardinality()) == 0:
+        raise ValueError(f"{name} is an empty dataset: it has no batches.")
+    if is_endless(dataset) and arguments.get(steps) is None:
+        raise ValueError(f"{name} is a dataset without an end. Say how many batches to take: {steps}=N.")
 
 
 _NEEDS_LABELS = "The flow was compiled with a loss or with metrics, so fit and evaluate need labels: fit(x, y)."
