@@ -36,7 +36,7 @@ def on(count, **kwargs):
 
 
 #: What is done with a network beside the rest.
-STORED = st.sampled_from(["saved", "exported", *[None] * 6])
+STORED = st.sampled_from([*[None] * 6, "saved", "exported"])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -138,7 +138,7 @@ def assert_finite_gradients(flow, x, condition):
         log_prob = flow.log_prob(x, seed=1, condition=condition)
         loss = -tf.reduce_mean(log_prob)
     assert log_prob.dtype == flow.variable_dtype and np.isfinite(log_prob).all(), log_prob
-    variables = [v for v in flow.trainable_variables if v.shape.count(0) == 0]
+    variables = [v for v in flow.trainable_variables if 0 not in tuple(v.shape)]
     for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
         assert gradient is not None, variable.path
         assert np.isfinite(tf.convert_to_tensor(gradient)).all(), variable.path
@@ -162,7 +162,8 @@ def assert_exported(flow, x, condition, log_prob, folder):
     dtypes = {spec.name: spec.dtype for spec in signature.structured_input_signature[1].values()}
     given = {name: tf.cast(value, dtypes[name]) for name, value in given.items()}
     found = signature(x=tf.constant(x), seed=tf.constant([0, 1]), **given)["log_prob"]
-    np.testing.assert_allclose(found, log_prob, rtol=1e-3, atol=1e-3)
+    rtol = {"float64": 1e-6, "float32": 1e-3, "mixed_bfloat16": 0.02}[flow.dtype_policy.name]
+    np.testing.assert_allclose(found, log_prob, rtol=rtol, atol=rtol)  # Compiled, sums are in another order.
 
 
 def check_log_det(network):

@@ -311,6 +311,8 @@ class Widen(FlowLayer):
 def _resized(name, shape, border, sign):
     check_image(name, shape, len(border))
     sides = [None if side is None else side + sign * sum(pair) for side, pair in zip(shape[1:-1], border, strict=True)]
+    if any(side is not None and side < 1 for side in sides):
+        raise ValueError(f"{name} crops {border}, and leaves nothing of {tuple(shape[1:-1])}. Crop less.")
     return (shape[0], *sides, shape[-1])
 
 

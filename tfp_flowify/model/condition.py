@@ -74,8 +74,9 @@ class Condition:
 
     def asserted(self, leaves: dict) -> dict:
         """The same tensors; when a graph runs with conditions that are not finite, it fails and says so."""
+        finite = tf.debugging.assert_all_finite
         return {
-            name: tf.debugging.assert_all_finite(value, f"{name} is not finite.") if value.dtype.is_floating else value
+            name: finite(value, f"{name} is not finite.") if self.specs[name].dtype.is_floating else value
             for name, value in leaves.items()
         }
 
