@@ -258,6 +258,10 @@ class Slice(Dropping):
         if not self.slices or any(len(axis) != 3 for axis in self.slices):
             raise ValueError(f"slices has (start, stop, step) for each axis. Received: slices={slices}")
 
+    def build(self, input_shape):
+        if len(self.slices) >= len(input_shape):
+            raise ValueError(f"{self.name} slices {len(self.slices)} axes. Received: shape={tuple(input_shape)}")
+
     def call(self, x):
         return x[(slice(None), *(slice(*axis) for axis in self.slices))]
 
