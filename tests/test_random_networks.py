@@ -2,8 +2,8 @@
 
 A network is built, adapted to a few examples, and moved a little from where it starts. Then the way forward and back
 leads to the data, likelihoods and all gradients are finite, and what was saved or exported gives the same likelihoods.
-Most networks run without compilation, which costs more than all else; one of eight is saved and loaded, and one of
-eight exported: that one compiles the same functions. Which ones, hypothesis draws with the network.
+Most networks run without compilation, which costs more than all else; one of ten is saved and loaded, and one of ten
+exported, which compiles the same functions. Which ones, hypothesis draws with the network.
 """
 
 import contextlib
@@ -31,12 +31,20 @@ from tfp_flowify.core.checks import as_list
 def on(count, **kwargs):
     """So many networks, however long they take."""
     return settings(
-        max_examples=count, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck), **kwargs
+        max_examples=count,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+        **kwargs,
     )
 
 
+# Keras draws seeds of its own for layers that are made only to tell a shape.
+pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
+
 #: What is done with a network beside the rest.
-STORED = st.sampled_from([*[None] * 6, "saved", "exported"])
+STORED = st.sampled_from([*[None] * 8, "saved", "exported"])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -63,11 +71,14 @@ def check(network, stored=None):
     flow = built(network)
     if flow is not None:
         x, condition = network.data()
+        if isinstance(network, KerasNetwork):
+            assert_same_network(flow, network, x)
         with without_compilation():
             flow.adapt(x, seed=0, condition=condition)
             jitter(flow if isinstance(network, Network) else flow.densities)
             assert_round_trip(flow, x, condition, network.policy)
             log_prob = assert_finite_gradients(flow, x, condition)
+            assert log_prob.dtype == full_precision(network.policy)
         with tempfile.TemporaryDirectory() as folder:
             if stored == "saved":
                 assert_saved(flow, x, condition, log_prob, Path(folder))
@@ -95,6 +106,15 @@ def assert_clear(error):
 
 def last_frames(error):
     return [frame.filename for frame in traceback.extract_tb(error.__traceback__)[-1:]]
+
+
+def assert_same_network(flow, network, x):
+    """The network of the flow is the model, but for what the flow says that it changed."""
+    if network.policy == "mixed_bfloat16" or any("taken off" in note or "lifted" in note for note in flow.notes):
+        return
+    expected = network.model()(x).numpy()
+    atol = {"float64": 1e-6, "float32": 1e-4}[network.policy] * max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(flow.network(x), expected, rtol=0, atol=atol)
 
 
 def assert_round_trip(flow, x, condition, policy):
@@ -137,7 +157,7 @@ def assert_finite_gradients(flow, x, condition):
     with tf.GradientTape() as tape:
         log_prob = flow.log_prob(x, seed=1, condition=condition)
         loss = -tf.reduce_mean(log_prob)
-    assert log_prob.dtype == flow.variable_dtype and np.isfinite(log_prob).all(), log_prob
+    assert np.isfinite(log_prob).all(), log_prob
     variables = [v for v in flow.trainable_variables if 0 not in tuple(v.shape)]
     for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
         assert gradient is not None, variable.path
@@ -186,9 +206,9 @@ def check_log_det(network):
             inputs = as_list(from_coordinates(bijector, start, bases, like))
             z, log_det = bijector.forward_and_log_det(inputs, Context())
             z = flat(z, [part.shape.rank - 1 for part in z])
-        jacobian = tape.gradient(z, start, output_gradients=tf.eye(z.shape[1], size, dtype=z.dtype)).numpy()
+        jacobian = tape.gradient(z, start, output_gradients=tf.eye(size, z.shape[1], dtype=z.dtype)).numpy()
     if bijector.takes_integers:  # Whole numbers have no derivative: only the noise moves.
-        jacobian = jacobian[: z.shape[1], size - z.shape[1] :]
+        jacobian = jacobian[: z.shape[1], jacobian.shape[1] - z.shape[1] :]
     assert z.shape[1] == jacobian.shape[1], "the augmented dimensions must agree"
     expected = np.linalg.slogdet(jacobian)[1]
     np.testing.assert_allclose(np.broadcast_to(log_det, [size])[0], expected, rtol=1e-6, atol=1e-6)
@@ -197,12 +217,18 @@ def check_log_det(network):
 
 @on(10, derandomize=True)
 @given(networks(), STORED)
+@example(Network((2,), [("ConditionalAffine", {})], condition=(3,)), None)  # Conditions where functions run eagerly.
+@example(Network((2, 4), [("Cropping1D", {"cropping": (1, 2)})]), None)  # It would leave less than nothing.
+@example(Network((3, 2), [("Slice", {"slices": [(None, None, 2)] * 3})]), None)  # More axes than there are.
+@example(Network((3, 1), [("LayerNormalization", {})]), None)  # Nothing would be left of vectors of one number.
 def test_a_network_is_a_flow(network, stored):
     check(network, stored)
 
 
 @on(6, derandomize=True)
 @given(keras_networks(), STORED)
+@example(KerasNetwork((6,), [("Embedding", {"input_dim": 7, "output_dim": 3})], levels=7), None)  # Tokens and noise.
+@example(KerasNetwork((3,), [("LeakyReLU", {})], "float64", levels=2, by="block"), None)  # Without weights.
 def test_a_network_of_keras_becomes_a_flow(network, stored):
     check(network, stored)
 
@@ -214,14 +240,19 @@ def test_log_det_is_that_of_the_jacobian(network):
 
 
 def many(property_, strategies, number, count):
-    """Runs a property on so many networks, others for each number."""
-    seed(number)(on(count)(given(*strategies)(property_)))()
+    """Runs a property on so many networks, others for each number.
+
+    Ten at a time: from then on hypothesis would change those that it has, rather than draw others. The first of each
+    time is the simplest one, and does not count.
+    """
+    for i in range(count // 10):
+        seed(1000 * number + i)(on(11)(given(*strategies)(property_)))()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(12))
 def test_many_networks_are_flows(number):
-    many(check, [networks(), STORED], number, 65)
+    many(check, [networks(), STORED], number, 50)
 
 
 @pytest.mark.slow
@@ -231,6 +262,6 @@ def test_many_networks_of_keras_become_flows(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", range(3))
 def test_log_dets_are_those_of_jacobians(number):
     many(check_log_det, [networks(policies=["float64"], conditions=st.none())], number, 50)
