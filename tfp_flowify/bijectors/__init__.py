@@ -4,7 +4,7 @@ What is listed in `__all__` is public. TFP's own bijectors (`Tanh`, `Reshape`, `
 or a `Sequential` as they are.
 """
 
-from tfp_flowify.bijectors.activations import ELU, SELU, LeakyReLU, Logit, PReLU, Spline
+from tfp_flowify.bijectors.activations import ELU, SELU, LeakyReLU, Logit, PReLU, Sigmoid, Spline
 from tfp_flowify.bijectors.base import Elementwise, FlowBijector
 from tfp_flowify.bijectors.binding import bind
 from tfp_flowify.bijectors.branches import Duplicate, Residual, Sum
@@ -80,6 +80,7 @@ __all__ = [
     "Select",
     "Sequential",
     "ShapedNoise",
+    "Sigmoid",
     "Spline",
     "Split",
     "StagedFunnel",

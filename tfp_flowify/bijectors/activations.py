@@ -1,6 +1,6 @@
 """Invertible activations, entry by entry.
 
-TFP's own `Tanh`, `Sigmoid` and `Softplus` are used as they are. Like `ELU`, `SELU` and `Abs` they reach only part of
+TFP's own `Tanh` and `Softplus` are used as they are. Like `Sigmoid`, `ELU`, `SELU` and `Abs` they reach only part of
 the line: what later layers put outside has no preimage (the inverse is NaN there), so the density integrates to less
 than one and stays a lower bound. `FlowDistribution.sample` draws such points again.
 """
@@ -99,6 +99,27 @@ class SELU(ELU):
 
     def __init__(self, name=None):
         super().__init__(alpha=1.6732632423543772, scale=1.0507009873554805, name=name)
+
+
+class Sigmoid(Elementwise):
+    """z = 1 / (1 + exp(-x));  onto (0, 1);  log_det = sum of -softplus(x) - softplus(-x).
+
+    The gradient of TFP's is NaN where exp(x) is infinite, in float32 from x = 89 on.
+
+    >>> Sigmoid().forward([0.0]).numpy().tolist()
+    [0.5]
+    """
+
+    is_onto = False
+
+    def forward_and_log_slope(self, x, context):
+        small = tf.exp(tf.minimum(x, 0))  # Exact below zero, where TensorFlow's sigmoid is not.
+        z = tf.where(x < 0, small / (1 + small), tf.math.sigmoid(x))
+        return z, -tf.math.softplus(x) - tf.math.softplus(-x)
+
+    def inverse_and_log_slope(self, z, context):
+        log_z, log_rest = tf.math.log(z), tf.math.log1p(-z)
+        return log_z - log_rest, -log_z - log_rest
 
 
 class Logit(Elementwise):

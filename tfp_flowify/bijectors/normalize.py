@@ -41,7 +41,10 @@ class Normalize(FlowBijector):
     ):
         self.features, self.centre, self.epsilon, lost = int(features), bool(centre), float(epsilon), 1 + bool(centre)
         if self.features <= lost:
-            raise ValueError(f"Normalize forgets {lost} number(s) of more than that. Received: features={features}")
+            raise ValueError(
+                f"Normalize forgets {lost} number(s) of each vector, and nothing would be left. Received: "
+                f"features={features}. It takes more than {lost}."
+            )
         scale = [0.0] * lost if log_noise_scale is None else log_noise_scale
         self.log_noise_scale = parameter(scale, "Normalize log_noise_scale", (lost,), dtype)
         dtype = self.log_noise_scale.dtype

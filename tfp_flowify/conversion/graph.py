@@ -114,7 +114,10 @@ def run(call: Call, function, tensors: dict):
 
 
 def stretches_of(model: keras.Model) -> list:
-    """The stretches of a flat model with one input and one output, as short as can be; all end in real numbers."""
+    """The stretches of a flat model with one input and one output, as short as can be.
+
+    All end in real numbers, and none in rounded ones that another layer takes: noise would make others of them.
+    """
     calls = [Call(node.operation, node) for node in calls_of(model)]
     last_use = {id(tensor): i for i, call in enumerate(calls) for tensor in call.inputs}
     last_use[id(model.outputs[0])] = len(calls)
@@ -123,7 +126,8 @@ def stretches_of(model: keras.Model) -> list:
         open_ |= {id(tensor) for tensor in call.outputs if id(tensor) in last_use}
         open_ = {tensor for tensor in open_ if last_use[tensor] > i}
         end = next((tensor for tensor in call.outputs if {id(tensor)} == open_), None)
-        if end is not None and keras.backend.is_float_dtype(end.dtype):
+        rounded = type(call.layer).__name__ == "Round" and end is not model.outputs[0]
+        if end is not None and keras.backend.is_float_dtype(end.dtype) and not rounded:
             found.append(Stretch(tuple(calls[begun : i + 1]), start, end))
             begun, start = i + 1, end
     return found

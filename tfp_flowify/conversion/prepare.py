@@ -30,18 +30,19 @@ def prepared(model: keras.Model, levels: int | None = None, preprocessing=None) 
     """
     model = _with_graph(model)
     _check(model)
-    copier, given = Copier(), model.inputs[0]
-    x = inputs = keras.Input(given.shape[1:], dtype=policy_of(model).variable_dtype)
-    if levels is not None:
-        x = kl.Rescaling(levels, -0.5, name=copier.unique("to_levels"))(x)
-    if preprocessing is not None:
-        x = _preprocessed(copier, preprocessing, x)
-    if not keras.backend.is_float_dtype(given.dtype):
-        x = keras.ops.cast(keras.ops.round(x), given.dtype)
-    elif levels is not None and _are_tokens(model):
-        x = keras.ops.round(x)
-    (z,) = copier.run_model(model, [x])
-    return _without_probabilities(keras.Model(inputs, z, name=model.name), copier)
+    with default_policy(policy_of(model)) as policy:
+        copier, given = Copier(), model.inputs[0]
+        x = inputs = keras.Input(given.shape[1:], dtype=policy.variable_dtype)
+        if levels is not None:
+            x = kl.Rescaling(levels, -0.5, name=copier.unique("to_levels"))(x)
+        if preprocessing is not None:
+            x = _preprocessed(copier, preprocessing, x)
+        if not keras.backend.is_float_dtype(given.dtype):
+            x = keras.ops.cast(keras.ops.round(x), given.dtype)
+        elif levels is not None and _are_tokens(model):
+            x = keras.ops.round(x)
+        (z,) = copier.run_model(model, [x])
+        return _without_probabilities(keras.Model(inputs, z, name=model.name), copier)
 
 
 def _with_graph(model):

@@ -177,7 +177,7 @@ class Sigmoid(_Fixed):
     [0.5]
     """
 
-    function, bijector = staticmethod(keras.ops.sigmoid), tfb.Sigmoid
+    function, bijector = staticmethod(keras.ops.sigmoid), fb.Sigmoid
 
 
 @register

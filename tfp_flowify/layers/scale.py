@@ -13,7 +13,10 @@ from tfp_flowify.layers.rotations import constant
 
 @register
 class Rescaling(FlowLayer):
-    """z = scale x + offset, with given numbers. Exact.
+    """z = scale x + offset, with given numbers, which are not trained. Exact.
+
+    Args:
+      scale, offset: Numbers, or one for each channel.
 
     >>> Rescaling(2.0, offset=-1.0)(tf.constant([0.0, 1.0])).numpy().tolist()
     [-1.0, 1.0]
@@ -21,20 +24,20 @@ class Rescaling(FlowLayer):
 
     def __init__(self, scale, offset=0.0, **kwargs):
         super().__init__(**kwargs)
-        if not scale or not np.isfinite([scale, offset]).all():
+        self.scale, self.offset = (np.asarray(value, np.float64).tolist() for value in (scale, offset))
+        if not np.all(self.scale) or not all(np.isfinite(value).all() for value in (self.scale, self.offset)):
             raise ValueError(f"Rescaling takes a scale other than zero. Received: scale={scale}, offset={offset}")
-        self.scale, self.offset = float(scale), float(offset)
 
     def call(self, x):
-        return x * self.scale + self.offset
+        return x * tf.constant(self.scale, x.dtype) + tf.constant(self.offset, x.dtype)
 
     def compute_output_shape(self, input_shape):
         return input_shape
 
     def make_bijector(self, shape, densities):
-        log_scale = tf.constant(np.log(abs(self.scale)), self.variable_dtype)
-        offset = tf.constant(self.offset, self.variable_dtype)
-        return fb.bind(fb.Diagonal(log_scale, offset, np.sign(self.scale)), shape)
+        scale, offset = np.broadcast_arrays(self.scale, self.offset)
+        log_scale = tf.constant(np.log(np.abs(scale)), self.variable_dtype)
+        return fb.bind(fb.Diagonal(log_scale, tf.constant(offset, self.variable_dtype), np.sign(scale)), shape)
 
 
 @register

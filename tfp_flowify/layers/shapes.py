@@ -258,6 +258,10 @@ class Slice(Dropping):
         if not self.slices or any(len(axis) != 3 for axis in self.slices):
             raise ValueError(f"slices has (start, stop, step) for each axis. Received: slices={slices}")
 
+    def build(self, input_shape):
+        if len(self.slices) >= len(input_shape):
+            raise ValueError(f"{self.name} slices {len(self.slices)} axes. Received: shape={tuple(input_shape)}")
+
     def call(self, x):
         return x[(slice(None), *(slice(*axis) for axis in self.slices))]
 
@@ -311,6 +315,8 @@ class Widen(FlowLayer):
 def _resized(name, shape, border, sign):
     check_image(name, shape, len(border))
     sides = [None if side is None else side + sign * sum(pair) for side, pair in zip(shape[1:-1], border, strict=True)]
+    if any(side is not None and side < 1 for side in sides):
+        raise ValueError(f"{name} crops {border}, and leaves nothing of {tuple(shape[1:-1])}. Crop less.")
     return (shape[0], *sides, shape[-1])
 
 

@@ -131,13 +131,14 @@ class FlowModel(Density, Training, keras.Model):
         self.built = True
 
     def _warn_if_nothing_reads_the_condition(self):
-        reads = len(self.network.inputs) == 2 or isinstance(self.base, FlowModel) or self.base != "standard"
+        base_reads = self.base.takes_condition if isinstance(self.base, FlowModel) else self.base != "standard"
+        reads = len(self.network.inputs) == 2 or base_reads
         parts = [self.densities, *(part for part in layers_inside(self.densities) if isinstance(part, Densities))]
         if self._condition is None or reads or any(part.conditioners for part in parts):
             return
         warnings.warn(
-            f"Nothing in {self.name} depends on the condition: no layer reads it, nothing is dropped, and the base is "
-            'standard. Use base="normal", SplineCoupling or ConditionalAffine.',
+            f"Nothing in {self.name} depends on the condition: no layer reads it, nothing is dropped, and the base "
+            'does not either. Use base="normal", SplineCoupling or ConditionalAffine.',
             stacklevel=4,
         )
 

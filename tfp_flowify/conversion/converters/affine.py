@@ -18,6 +18,12 @@ def affine(x, scale, offset, name=None, lifted=(0, 0.0)):
     return layer(x)
 
 
+def rescaled(x, scale, offset, name=None):
+    """The same with numbers that are no weights of the network, so that they are never trained."""
+    scale, offset = (np.ravel(value) for value in (scale, offset))
+    return fl.Rescaling(*(value[0] if value.size == 1 else value for value in (scale, offset)), name=name)(x)
+
+
 def lifted_gains(gains) -> tuple:
     """Gains of normalized channels, with those that are next to zero lifted; and what `lift` tells of that."""
     gains = np.ravel(np.asarray(gains, np.float64))

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.affine import affine, is_per_channel, lifted_gains, with_gains
+from tfp_flowify.conversion.converters.affine import affine, is_per_channel, lifted_gains, rescaled, with_gains
 from tfp_flowify.conversion.converters.axes import event_axes, with_axes_last
 from tfp_flowify.conversion.registry import register_layer
 
@@ -21,7 +21,7 @@ def _noise_of_rescaling(call):
 
 @register_layer(kl.Rescaling, noise=_noise_of_rescaling)
 def _rescaling(layer, x):
-    return affine(x, layer.scale, layer.offset, layer.name)
+    return rescaled(x, layer.scale, layer.offset, layer.name)
 
 
 @register_layer(kl.BatchNormalization)
@@ -43,8 +43,8 @@ def _is_of_channels(call) -> bool:
 def _normalization(layer, x):
     mean, deviation = np.ravel(layer.mean), np.maximum(np.sqrt(np.ravel(layer.variance)), keras.config.epsilon())
     if layer.invert:
-        return affine(x, deviation, mean, layer.name)
-    return affine(x, 1 / deviation, -mean / deviation, layer.name)
+        return rescaled(x, deviation, mean, layer.name)
+    return rescaled(x, 1 / deviation, -mean / deviation, layer.name)
 
 
 def _noise_of_vectors(call, axes, forgotten):
@@ -101,7 +101,7 @@ _UNIT_EPSILON = 1e-24
 def _unit_normalization(layer, x):
     def convert(x):
         z = normalized(x, _UNIT_EPSILON, False, layer.name)
-        return affine(z, 1 / math.sqrt(x.shape[-1]), 0.0, _affine_of(layer))
+        return rescaled(z, 1 / math.sqrt(x.shape[-1]), 0.0, _affine_of(layer))
 
     return with_axes_last(x, event_axes(layer.axis, len(x.shape) - 1), convert)
 

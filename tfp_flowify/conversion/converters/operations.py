@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from tfp_flowify import layers as fl
-from tfp_flowify.conversion.converters.affine import affine, is_per_channel
+from tfp_flowify.conversion.converters.affine import is_per_channel, rescaled
 from tfp_flowify.conversion.converters.axes import event_axes
 from tfp_flowify.conversion.converters.branches import (
     concatenated,
@@ -72,7 +72,7 @@ def _add(operation, first, second):
     if is_tensor(first) and is_tensor(second):
         return fl.Add(name=operation.name)([first, second])
     tensor, constant = (first, second) if is_tensor(first) else (second, first)
-    return affine(tensor, 1.0, _number(constant), operation.name)
+    return rescaled(tensor, 1.0, _number(constant), operation.name)
 
 
 @register_layer("Subtract", noise=_noise_of_sum)
@@ -80,8 +80,8 @@ def _subtract(operation, first, second):
     if is_tensor(first) and is_tensor(second):
         return fl.Add(name=operation.name)([first, negated(second)])
     if is_tensor(first):
-        return affine(first, 1.0, -_number(second), operation.name)
-    return affine(second, -1.0, _number(first), operation.name)
+        return rescaled(first, 1.0, -_number(second), operation.name)
+    return rescaled(second, -1.0, _number(first), operation.name)
 
 
 @register_layer("Multiply", noise=_noise_of_factor)
@@ -89,12 +89,12 @@ def _multiply(operation, first, second):
     if is_tensor(first) and is_tensor(second):
         return product([first, second], operation.name)
     tensor, constant = (first, second) if is_tensor(first) else (second, first)
-    return affine(tensor, _number(constant), 0.0, operation.name)
+    return rescaled(tensor, _number(constant), 0.0, operation.name)
 
 
 @register_layer("TrueDivide", "Divide", noise=_noise_of_quotient)
 def _divide(operation, first, second):
-    return affine(first, 1 / _number(second), 0.0, operation.name)
+    return rescaled(first, 1 / _number(second), 0.0, operation.name)
 
 
 @register_layer("Negative")
