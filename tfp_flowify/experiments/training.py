@@ -176,10 +176,12 @@ def _load(options, log):
 def _run(flow, data, options, folder, workers, log):
     sizes = f"{trained_numbers(flow):,} weights, {len(flow.network.layers)} layers"
     log(f"{options.model}: {sizes}; run folder {folder.path}")
+    report = {}
     if _fit(flow, data, options, folder, workers, log):
         log(f"Stopped; what was learned is in {folder.last}.")
-        return None
-    report = write_report(folder, folder.load(), data, log) if workers.is_first else {}
+        report = None
+    elif workers.is_first:
+        report = write_report(folder, folder.load(), data, log)
     workers.wait_for_all()
     return report
 
