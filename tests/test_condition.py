@@ -194,9 +194,7 @@ def one_of(condition, i):
     return keras.tree.map_structure(lambda value: value[i], condition)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k not in ("dict", "labels", "set"))) for k in KINDS]
-)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] * (k != "dict")) for k in KINDS])
 def test_kinds_of_conditions(kind, tmp_path):
     keras.utils.set_random_seed(0)
     condition, draw = KINDS[kind]

@@ -51,6 +51,7 @@ def test_the_command_on_digits(tmp_path, capsys):
     assert "Epoch" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_file_of_keras_is_flowified_by_train(tmp_path, capsys):
     stack = [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4)]
     keras.Sequential(stack).save(tmp_path / "network.keras")

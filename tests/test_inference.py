@@ -131,6 +131,7 @@ def test_one_parameter_and_a_network_for_the_data():
     assert np.corrcoef(drawn.mean(axis=0), sets[:50].mean(axis=(1, 2)))[0, 1] > 0.9
 
 
+@pytest.mark.slow
 def test_the_command_measures_writes_and_goes_on(tmp_path, capsys):
     arguments = ["infer", "--simulations", "300", "--minutes", "0.05", "--observations", "1", "--samples", "100"]
     arguments += ["--truths", "40", "--out", str(tmp_path / "runs")]

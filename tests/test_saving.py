@@ -184,7 +184,7 @@ WITHOUT_LIBRARIES = """
 """
 
 
-@pytest.mark.parametrize("name", ["digits", "branches"])
+@pytest.mark.parametrize("name", ["digits", pytest.param("branches", marks=pytest.mark.slow)])
 def test_a_saved_model_needs_tensorflow_alone(name, tmp_path):
     keras.utils.set_random_seed(0)
     flow = digits_flow() if name == "digits" else branches()

@@ -12,7 +12,8 @@ def kinds(flow, kind):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name.endswith("nsf") else ()) for name in zoo.IMAGE_MODELS]
+    "name",
+    [pytest.param(name, marks=() if name in ("fmlp", "fconv2") else pytest.mark.slow) for name in zoo.IMAGE_MODELS],
 )
 def test_networks_for_small_images_train(name):
     keras.utils.set_random_seed(0)
