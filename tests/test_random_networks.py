@@ -81,6 +81,7 @@ def check(network, stored):
             assert_same_network(flow, network, x)
         with without_compilation():
             flow.adapt(x, seed=0, condition=condition)
+            assert all(np.isfinite(weight).all() for weight in flow.get_weights())
             jitter(flow if isinstance(network, Network) else flow.densities)
             assert_round_trip(flow, x, condition, network.policy)
             log_prob = assert_finite_gradients(flow, x, condition)
@@ -236,6 +237,7 @@ def check_log_det(network):
 @example(Network((3, 2), [("Slice", {"slices": [(None, None, 2)] * 3})]), None)  # More axes than there are.
 @example(Network((2,), [("Dense", {"units": 2, "gain": 200.0}), ("Sigmoid", {})], base="standard"), None)  # Flat ends.
 @example(Network((2,), [("SELU", {})], condition="labels", base="flow"), None)  # Nothing reads the condition.
+@example(Network((3, 1, 2), [("MaxPooling2D", {"padding": "same"})]), None)  # Cells that are off the image everywhere.
 @example(Network((3, 1), [("LayerNormalization", {})]), None)  # Nothing would be left of vectors of one number.
 def test_a_network_is_a_flow(network, stored):
     check(network, stored)
