@@ -533,9 +533,11 @@ def networks(draw, policies=("float32", "float32", "float64", "mixed_bfloat16"),
 ACTIVATIONS = one_of("linear", "relu", "tanh", "sigmoid", "elu", "gelu", "softmax", "leaky_relu", "silu", "softplus")
 
 
-def keras_conv(ndims, **more):
-    causal = {"padding": one_of("same", "valid")}
-    plain = {"filters": st.integers(1, 4), **windows(ndims), **causal}
+EVEN = {"strides": st.integers(1, 3)}  # TensorFlow's depthwise convolutions take no others.
+
+
+def keras_conv(ndims, fixed=(), **more):
+    plain = {"filters": st.integers(1, 4), **windows(ndims), "padding": one_of("same", "valid"), **dict(fixed)}
     return lambda shape: arguments(plain, activation=ACTIVATIONS, use_bias=st.booleans(), **more)
 
 
@@ -581,8 +583,8 @@ KERAS_BY_RANK[2] |= {
     "GRU": lambda shape: arguments({"units": st.integers(1, 3)}, return_sequences=st.booleans()),
 }
 KERAS_BY_RANK[3] |= {
-    "SeparableConv2D": keras_conv(2, depth_multiplier=st.integers(1, 2)),
-    "DepthwiseConv2D": lambda shape: arguments(windows(2), activation=ACTIVATIONS),
+    "SeparableConv2D": keras_conv(2, EVEN, depth_multiplier=st.integers(1, 2)),
+    "DepthwiseConv2D": lambda shape: arguments({**windows(2), **EVEN}, activation=ACTIVATIONS),
 }
 
 

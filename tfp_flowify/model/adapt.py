@@ -177,11 +177,13 @@ class Adapter:
         if values[0].size % slots:
             return
         parameters, values = np.zeros([slots, size]), values.reshape(-1, slots)
+        seen = ~np.isnan(values).all(axis=0)  # A cell may be off the image in all windows.
+        values = values[:, seen]
         if first.shift:
             mean, deviation = moments(values)
-            parameters[:, 0], parameters[:, 1] = mean, np.log(not_too_small(deviation, self._scale))
+            parameters[seen, 0], parameters[seen, 1] = mean, np.log(not_too_small(deviation, self._scale))
         else:
-            parameters[:, 0] = np.log(not_too_small(np.sqrt(np.nanmean(values**2, axis=0)), self._scale))
+            parameters[seen, 0] = np.log(not_too_small(np.sqrt(np.nanmean(values**2, axis=0)), self._scale))
         self._least = min(self._least, parameters[:, first.size - 1].min())
         bias.assign(parameters.reshape(-1))
 
