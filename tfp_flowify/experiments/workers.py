@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 
 import tensorflow as tf
 
@@ -131,7 +132,5 @@ def _cluster() -> tuple:
 
 def _cause(error) -> str:
     """What happened to the connection, out of an error of many lines."""
-    for line in map(str.strip, str(error).splitlines()):
-        if any(word in line for word in ("aborted by", "unhealthy", "barrier")):
-            return line[:200]
-    return first_line(error)
+    told = re.search(r"aborted by: (.*)|.*(?:unhealthy|barrier).*", str(error))
+    return (told[1] or told[0]).strip()[:200] if told else first_line(error)
