@@ -99,7 +99,7 @@ def test_a_finished_run_can_go_on(run, tmp_path, capsys):
     assert [row["epoch"] for row in history] == [1, 2, 3] and history[2]["seconds"] > history[1]["seconds"]
     assert copy.read_config()["epochs"] == 3  # Else a kill and another --resume would take the old budget.
     assert "seconds_per_step" in json.loads(copy.report.read_text())
-    copy.history_file.unlink()
+    copy.files.remove(copy.history_file)
     capsys.readouterr()
     assert main(["train", "--resume", "--epochs", "4", "--out", str(tmp_path / "copy")]) == 2
     assert "history.csv has no row of it" in capsys.readouterr().err
