@@ -41,8 +41,12 @@ def on(count, **kwargs):
     )
 
 
-# Keras draws seeds of its own for layers that are made only to tell a shape.
-pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
+pytestmark = [
+    # Keras draws seeds of its own for layers that are made only to tell a shape.
+    pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies"),
+    # Such a flow warns when it is made, which `built` sees, and again when it is loaded.
+    pytest.mark.filterwarnings("ignore:Nothing in .* depends on the condition"),
+]
 
 #: What is done with a network beside the rest.
 STORED = st.sampled_from([*[None] * 8, "saved", "exported"])

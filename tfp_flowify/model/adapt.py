@@ -110,7 +110,7 @@ class Adapter:
             warnings.warn(
                 f"Some dropped values deviate by {np.exp(self._least):.1g}, and scales of densities have a floor of "
                 f"{np.exp(LEAST_LOG_SCALE):.1g}: likelihoods would be too low. Put Normalization() in front.",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _may_set(self, weight, trained=True) -> bool:
