@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from tfp_flowify import FlowModel, flowify
 from tfp_flowify import layers as fl
+from tfp_flowify.conversion.prepare import default_policy
 
 kl = keras.layers
 
@@ -58,7 +59,7 @@ class Network:
 
     def build(self) -> FlowModel:
         keras.utils.set_random_seed(self.seed)
-        with policy_of(self.policy):
+        with default_policy(self.policy):
             condition, size = condition_of(self.condition)
             front = [] if self.levels is None else [("Dequantize", {"levels": self.levels})]
             layers = [*front, *self.layers]
@@ -105,7 +106,7 @@ class KerasNetwork:
     def model(self) -> keras.Model:
         """The network itself, with weights that are not special."""
         keras.utils.set_random_seed(self.seed)
-        with policy_of(self.policy):
+        with default_policy(self.policy):
             model = graph(kl, self.shape, self.layers, dtype="int32" if self.layers[0][0] == "Embedding" else None)
         rng = np.random.default_rng(self.seed)
         for weight in model.weights:
@@ -201,16 +202,6 @@ def shape_behind(module, layers, shape):
 
 def full_precision(policy) -> str:
     return "float64" if policy == "float64" else "float32"
-
-
-@contextlib.contextmanager
-def policy_of(name):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def condition_of(condition) -> tuple:

@@ -8,6 +8,7 @@ from shared import needs, shared_data
 
 from tfp_flowify import zoo
 from tfp_flowify.augmentation import draw
+from tfp_flowify.conversion.prepare import default_policy
 from tfp_flowify.core.seeds import stateless_seed
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.data import batches, load
@@ -15,12 +16,8 @@ from tfp_flowify.data import batches, load
 
 def built(data, policy, weights=None):
     """An fConv2 of a precision, with the weights of another."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
+    with default_policy(policy):
         flow = zoo.build("fconv2", data.shape, data.levels, seed=0)
-    finally:
-        keras.config.set_dtype_policy(before)
     if weights is not None:
         flow.set_weights(weights)
     return flow

@@ -8,6 +8,7 @@ import re
 import tensorflow as tf
 
 from tfp_flowify.core.checks import first_line
+from tfp_flowify.core.private import is_multi_worker
 
 #: Workers agree on their common clock after each so many steps.
 AGREE_EVERY = 10
@@ -36,7 +37,7 @@ class Workers:
 
     def __init__(self, strategy):
         self.strategy, self.addresses, self.number = strategy, [], 0
-        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        if is_multi_worker(strategy):
             self.addresses, self.number = _cluster()
 
     @property
