@@ -179,7 +179,9 @@ def serve(flow, minutes: float, threads: int, log) -> tuple:
             worker.start()
         for worker in workers:
             worker.join()
-    log(f"  {threads} threads are done")
+    log(f"  {len(results)} of {threads} threads are done")
+    if not results:
+        raise RuntimeError("All threads failed; what they said is above.")
     requests, waits = sum(r[0] for r in results), np.concatenate([r[3] for r in results])
     figures = {"minutes": minutes, "threads": threads, "threads_done": len(results), "requests": requests}
     figures |= {"requests_per_second": requests / (60 * minutes), "alone_per_second": alone}

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from test_layers import jitter
+from models import jitter
 
 from tfp_flowify import FlowModel
 from tfp_flowify import layers as fl

@@ -38,3 +38,10 @@ def digits_flow():
 
 def normal(*shape):
     return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def jitter(model):
+    """Moves all weights a little from where they start, so that zeros do not hide anything."""
+    generator = np.random.default_rng(2)
+    for weight in model.trainable_variables:
+        weight.assign_add(0.1 * generator.normal(size=weight.shape))

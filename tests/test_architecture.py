@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "bijectors": ["core", "math", "augmentation", "transforms"],
     "distributions": ["core", "math", "augmentation", "bijectors"],
     "optimizer": ["core"],
-    "layers": ["core", "bijectors", "transforms"],
+    "layers": ["core", "math", "bijectors", "transforms"],
     "model": ["core", "math", "augmentation", "transforms", "bijectors", "distributions", "layers", "optimizer"],
     "diagnostics": ["core"],
     "inference": ["core", "layers", "model", "optimizer", "diagnostics"],

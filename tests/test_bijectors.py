@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cases import CASES, draw_inputs
+from coordinates import coordinates, flat, from_coordinates
 from nets import some
 
 from tfp_flowify.bijectors import Context
@@ -16,16 +17,6 @@ all_cases = pytest.mark.parametrize("name", CASES)
 
 def fresh(parts):
     return tf.nest.map_structure(tf.identity, parts)
-
-
-def flat(parts, event_ndims):
-    return tf.concat(
-        [
-            tf.reshape(p, tf.concat([tf.shape(p)[: p.shape.rank - ndims], [-1]], 0))
-            for p, ndims in zip(as_list(parts), as_list(event_ndims), strict=True)
-        ],
-        axis=-1,
-    )
 
 
 def assert_parts_close(a, b, atol, rtol=0):
@@ -170,31 +161,3 @@ def forward_inverse_and_gradients(bijector, x):
         for gradient in tape.gradient(target, variables + parts, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     ]
     return [*z, log_det, *back, inverse_log_det, *gradients]
-
-
-def coordinates(bijector):
-    """For each part an orthonormal basis of the space it lives in: all of it, or that of orthogonal noise."""
-    bases = [np.eye(int(np.prod(shape))) for shape in bijector.inputs]
-    for distribution in bijector.noise:
-        patches = getattr(distribution, "patches", None)
-        size = int(np.prod(distribution.event_shape))
-        if patches is None:
-            bases.append(np.eye(size))
-            continue
-        unit = tf.reshape(tf.eye(size, dtype=tf.float64), [size, *distribution.event_shape]) * patches.mask
-        projection = tf.reshape(unit - patches.extract(patches.overlap_mean(unit)), [size, size]).numpy()
-        eigenvalues, eigenvectors = np.linalg.eigh((projection + projection.T) / 2)
-        assert np.allclose(projection, projection.T)
-        bases.append(eigenvectors[:, eigenvalues > 0.5])
-        assert bases[-1].shape[1] == distribution.dimension
-    return bases
-
-
-def from_coordinates(bijector, start, bases, like):
-    pieces = tf.split(start, [basis.shape[1] for basis in bases], axis=-1)
-    return bundle(
-        [
-            tf.reshape(piece @ basis.T, tf.shape(part))
-            for piece, basis, part in zip(pieces, bases, as_list(like), strict=True)
-        ]
-    )

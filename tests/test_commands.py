@@ -265,6 +265,7 @@ def test_training_and_sampling_given_columns(tmp_path):
     assert high.shape == (200, 2) and np.median(high[:, 0]) > np.median(low[:, 0]) + 3
 
 
+@pytest.mark.slow
 def test_conditions_that_do_not_fit_are_named(given_run, run, tmp_path, capsys):
     for arguments, message in (
         (

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from conditions import RNG, C, X, adapted_flow, coupled, label_network, plain
 from layer_cases import CASES, draw_input
-from test_layers import jitter
+from models import jitter
 
 from tfp_flowify import FlowModel
 from tfp_flowify import layers as fl

@@ -91,17 +91,23 @@ def test_a_run_that_diverges_says_where(tmp_path, capsys):
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert "is not finite. That began in layer " in error and "before_failure.keras" in error
-    assert "--resume and a smaller --learning-rate N, or with --clip-norm N" in error
+    assert "No epoch was finished: start again with --resume and a smaller --learning-rate N, or with --clip" in error
     flow = load_flow(RunFolder(out).before_failure)
     assert all(np.isfinite(weight).all() for weight in flow.get_weights())
 
 
-def test_resuming_with_a_smaller_step(run):
-    """Learning rate and clipping may be others than before."""
-    from tfp_flowify.experiments.training import _options_of
-
-    options = _options_of(run, {"learning_rate": 1e-4, "clip_norm": 2.0, "epochs": 5})
-    assert (options.learning_rate, options.clip_norm, options.epochs) == (1e-4, 2.0, 5)
+@pytest.mark.slow
+def test_a_run_that_diverged_goes_on_with_other_options(tmp_path, capsys):
+    """From the flow of the last epoch, with a smaller learning rate and gradients that are clipped."""
+    folder, train = RunFolder(tmp_path / "run"), ["train", *SMALL_RUN, "--out", str(tmp_path / "run")]
+    assert main([*train, "--epochs", "1"]) == 0
+    assert main([*train, "--resume", "--epochs", "3", "--learning-rate", "1e30"]) == 2
+    assert "The flow of the last epoch is in last.keras: go on from there with --resume" in capsys.readouterr().err
+    assert [row["epoch"] for row in folder.read_history()] == [1]
+    assert main([*train, "--resume", "--epochs", "3", "--learning-rate", "1e-4", "--clip-norm", "2"]) == 0
+    assert [row["epoch"] for row in folder.read_history()] == [1, 2, 3]
+    assert max(row["learning_rate"] for row in folder.read_history()[1:]) <= 1e-4
+    assert folder.load_last().optimizer.global_clipnorm == 2.0
 
 
 def test_evaluate_tells_of_the_way_forward_and_back(run, capsys):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from layer_cases import CASES, draw_input
+from models import jitter
 from nets import some
 
 from tfp_flowify import FlowModel
@@ -47,13 +48,6 @@ def flow_of(name, dtype=None):
 def data_of(name, dtype="float32"):
     x = draw_input(name, CASES[name][1], dtype=dtype)
     return x[0] if isinstance(x, list) else x
-
-
-def jitter(model):
-    """Moves all weights a little from where they start, so that zeros do not hide anything."""
-    generator = np.random.default_rng(2)
-    for weight in model.trainable_variables:
-        weight.assign_add(0.1 * generator.normal(size=weight.shape))
 
 
 @pytest.mark.parametrize("name", NAMES)

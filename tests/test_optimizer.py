@@ -98,8 +98,12 @@ def test_steps_that_are_not_finite_are_not_taken(arguments, bad, two_devices):
             optimizer = FusedAdam(0.1, **arguments)
             optimizer.build(weights)
 
-        def step(gradients, strategy=strategy, optimizer=optimizer):
-            strategy.run(tf.function(lambda: optimizer.apply([tf.constant(g) for g in gradients])))
+        @tf.function
+        def apply(gradients, optimizer=optimizer):
+            optimizer.apply(gradients)
+
+        def step(gradients, strategy=strategy, apply=apply):
+            strategy.run(apply, [[tf.constant(gradient) for gradient in gradients]])
 
         def state(weights=weights, optimizer=optimizer):
             variables = [*weights, *optimizer.variables[2:]]  # Without the learning rate and the number of steps.

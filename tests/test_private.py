@@ -114,7 +114,7 @@ def test_lists_stay_lists():
     assert type(module.numbers) is list
 
 
-def test_models_are_built_from_the_batch_of_one_replica():
+def test_keras_still_asks_how_to_build_a_model():
     """tests/test_workers.py trains with `private.FitOnManyMachines` on two machines; here its hook is still called."""
     assert list(inspect.signature(keras.Model._maybe_symbolic_build).parameters) == ["self", "iterator", "data_batch"]
     flow, seen = small_flow(), []

@@ -8,6 +8,7 @@ exported, which compiles the same functions. Which ones, hypothesis draws with t
 
 import contextlib
 import gc
+import re
 import tempfile
 import traceback
 import warnings
@@ -17,11 +18,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, example, given, seed, settings
+from coordinates import coordinates, flat, from_coordinates
+from drawn_networks import keras_networks, networks
+from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis import strategies as st
-from random_networks import KerasNetwork, Network, full_precision, keras_networks, networks
-from test_bijectors import coordinates, flat, from_coordinates
-from test_layers import jitter
+from models import jitter
+from network_descriptions import KerasNetwork, Network, full_precision
 
 import tfp_flowify
 from tfp_flowify.augmentation import Code, draw
@@ -47,6 +49,9 @@ pytestmark = [
     # Such a flow warns when it is made, which `built` sees, and again when it is loaded.
     pytest.mark.filterwarnings("ignore:Nothing in .* depends on the condition"),
 ]
+
+#: Functions with flat ends, where different numbers have the same value in a floating type.
+FLAT = re.compile(r"\b(tanh|sigmoid|softsign|softplus|s?elu|exponential|softmax)\b", re.IGNORECASE)
 
 #: What is done with a network beside the rest.
 STORED = st.sampled_from([*[None] * 8, "saved", "exported"])
@@ -76,9 +81,10 @@ def without_compilation():
         tf.config.run_functions_eagerly(before)
 
 
-def check(network, stored):
-    """The property."""
+def check(network, stored) -> bool:
+    """The property; whether the network was built, and not refused."""
     flow = built(network)
+    assert flow is not None or isinstance(network, Network), "all networks of Keras become flows"
     if flow is not None:
         x, condition = network.data()
         if isinstance(network, KerasNetwork):
@@ -87,7 +93,7 @@ def check(network, stored):
             flow.adapt(x, seed=0, condition=condition)
             assert all(np.isfinite(weight).all() for weight in flow.get_weights())
             jitter(flow if isinstance(network, Network) else flow.densities)
-            assert_round_trip(flow, x, condition, network.policy)
+            assert_round_trip(flow, x, condition, network)
             log_prob = assert_finite_gradients(flow, x, condition)
             assert log_prob.dtype == full_precision(network.policy)
         with tempfile.TemporaryDirectory() as folder:
@@ -95,8 +101,10 @@ def check(network, stored):
                 assert_saved(flow, x, condition, log_prob, Path(folder))
             if stored == "exported":
                 assert_exported(flow, x, condition, log_prob, Path(folder))
+    was_built = flow is not None
     del flow
     forget()
+    return was_built
 
 
 def built(network):
@@ -132,7 +140,7 @@ def assert_same_network(flow, network, x):
     np.testing.assert_allclose(flow.network(x), expected, rtol=0, atol=atol)
 
 
-def assert_round_trip(flow, x, condition, policy):
+def assert_round_trip(flow, x, condition, network):
     """Forward and back leads to the data, as far as rounding lets it.
 
     How far is measured: parts that differ by a few units in the last place lead back to data that differ by as much as
@@ -142,9 +150,12 @@ def assert_round_trip(flow, x, condition, policy):
     assert all(np.isfinite(part).all() for part in parts)
     back = flow.decode(parts, condition=condition).numpy()
     lost = np.max([error(flow.decode(near, condition=condition), back) for near in neighbours(flow, parts)], axis=0)
-    allowed = {"float64": 1e-6, "float32": 1e-3, "mixed_bfloat16": 1e-3}[policy] * max(1.0, np.abs(x).max()) + 10 * lost
+    known, scale, precise = np.isfinite(lost), max(1.0, np.abs(x).max()), network.policy == "float64"
+    if not FLAT.search(str(network.layers)):
+        assert known.all(), lost
+        assert not precise or (lost < 1e-3 * scale).all(), lost
+    allowed = (1e-6 if precise else 1e-3) * scale + 10 * lost
     found = error(back, x)
-    known = np.isfinite(lost)
     assert (found[known] <= allowed[known]).all(), (found, allowed)
 
 
@@ -204,11 +215,11 @@ def assert_exported(flow, x, condition, log_prob, folder):
     np.testing.assert_allclose(found, log_prob, rtol=rtol, atol=rtol)  # Compiled, sums are in another order.
 
 
-def check_log_det(network):
-    """The log-det of a whole network is that of its Jacobian, by automatic differentiation."""
+def check_log_det(network) -> bool:
+    """The log-det of a whole network is that of its Jacobian; whether it was built, and not refused."""
     flow = built(network)
     if flow is None:
-        return
+        return False
     x, _ = network.data(count=1)
     with without_compilation():
         jitter(flow)
@@ -232,10 +243,13 @@ def check_log_det(network):
     np.testing.assert_allclose(np.broadcast_to(log_det, [size])[0], expected, rtol=1e-6, atol=1e-6)
     del flow, bijector
     forget()
+    return True
 
 
 @on(10, derandomize=True)
 @given(networks(), STORED)
+@example(Network((4,), [("Dense", {"units": 3}), ("ReLU", {})]), "saved")
+@example(Network((4,), [("Dense", {"units": 6}), ("Spline", {})], condition=(3,)), "exported")
 @example(Network((2,), [("ConditionalAffine", {})], condition=(3,)), None)  # Conditions where functions run eagerly.
 @example(Network((2, 4), [("Cropping1D", {"cropping": (1, 2)})]), None)  # It would leave less than nothing.
 @example(Network((3, 2), [("Slice", {"slices": [(None, None, 2)] * 3})]), None)  # More axes than there are.
@@ -262,17 +276,23 @@ def test_log_det_is_that_of_the_jacobian(network):
 
 
 def many(property_, strategies, number, count):
-    """Runs a property on so many networks, others for each number.
+    """Runs a property on so many networks, others for each number, of which most can be built.
 
     Ten at a time: from then on hypothesis would change those that it has, rather than draw others. The first of each
     time is the simplest one, and does not count.
     """
+    built = []
+
+    def counted(*drawn):
+        built.append(property_(*drawn))
+
     for i in range(count // 10):
-        seed(1000 * number + i)(on(11)(given(*strategies)(property_)))()
+        seed(1000 * number + i)(on(11, phases=[Phase.generate])(given(*strategies)(counted)))()
+    assert len(built) >= count and np.mean(built) > 0.8, built
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(15))
 def test_many_networks_are_flows(number):
     many(check, [networks(), STORED], number, 50)
 

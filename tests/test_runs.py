@@ -1,13 +1,11 @@
 """Training runs as people start them: what is in their folders, and how they are killed, interrupted and resumed."""
 
-import csv
 import json
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import keras
@@ -183,23 +181,6 @@ def test_a_run_leaves_the_process_as_it_was(tmp_path, monkeypatch, fails):
 
 
 @pytest.mark.slow
-def test_sigkill_and_resume(tmp_path):
-    command = [sys.executable, "-m", "tfp_flowify", "train", *SMALL_RUN, "--epochs", "4", "--out"]
-    assert subprocess.run([*command, tmp_path / "whole"], check=False).returncode == 0
-    process = subprocess.Popen([*command, tmp_path / "killed"])
-    history = tmp_path / "killed/history.csv"
-    while process.poll() is None and not (history.is_file() and len(history.read_text().splitlines()) >= 3):
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert subprocess.run([*command, tmp_path / "killed", "--resume"], check=False).returncode == 0
-    whole, killed = (json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "killed"))
-    assert np.isclose(whole["single_draw"]["mean"], killed["single_draw"]["mean"], rtol=1e-3)
-    with open(history) as file:
-        assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2", "3", "4"]
-
-
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_learned(tmp_path, capsys, monkeypatch):
     steps = []
 
@@ -254,25 +235,15 @@ def test_images_of_any_number_of_channels_and_of_mixed_sizes(tmp_path):
     assert main(["evaluate", str(tmp_path / "mixed"), "--draws", "2"]) == 0  # It knows the size.
 
 
-DEVICES = """
-import sys
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from tfp_flowify.commands import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "float64"])
-def test_precisions_and_several_devices(tmp_path, precision):
+def test_precisions_and_several_devices(tmp_path, precision, two_devices, monkeypatch):
+    monkeypatch.setattr("tfp_flowify.experiments.training.make_strategy", lambda name, log: strategies[name])
+    strategies = {"none": tf.distribute.get_strategy(), "mirrored": two_devices}
     arguments = [*SMALL_RUN, "--precision", precision, "--out", str(tmp_path / "run")]
     arguments += ["--strategy", "mirrored"] if precision == "float32" else []
     for more in (["--epochs", "1"], ["--epochs", "2", "--resume"]):
-        command = [sys.executable, "-c", DEVICES, "train", *arguments, *more]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
+        assert main(["train", *arguments, *more]) == 0
     history = RunFolder(tmp_path / "run").read_history()
     assert [row["steps"] for row in history] == [100, 200] and history[1]["validation"] < history[0]["validation"] < 4
 

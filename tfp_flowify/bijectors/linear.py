@@ -8,7 +8,7 @@ from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.orthogonal import Orthogonal, orthogonal, random_orthogonal
 from tfp_flowify.bijectors.parts import Split, Widen
 from tfp_flowify.core.checks import check_dtype, parameter
-from tfp_flowify.math.limits import bounded
+from tfp_flowify.math.limits import SINGULAR_RANGE, bounded
 
 
 class Diagonal(Elementwise):
@@ -165,6 +165,12 @@ def decompose(kernel):
             f"A kernel of shape {shape} must have rank {min(shape)} to be taken over. "
             f"Received: rank {rank} (singular values {singular[0]:.3g} to {singular[-1]:.3g}). Remove the units that "
             "depend on others, add a small random matrix, or use the fallback Stochastic, which takes any function."
+        )
+    least, largest = SINGULAR_RANGE
+    if singular[-1] < least or singular[0] > largest:
+        raise ValueError(
+            f"Singular values are within {least:.1g} ... {largest:.1g}. Received: a kernel of shape {shape} with "
+            f"{singular[-1]:.3g} to {singular[0]:.3g}. Put a part of its scale into a Rescaling layer."
         )
     return left, singular, right
 

@@ -12,7 +12,8 @@ Examples:
 In the folder: config.json (the arguments), history.csv (a row for each epoch), best.keras and last.keras (the flow,
 with its optimizer), saved_model (for TensorFlow alone), curves.png, samples.png and samples_mean.png (the same outputs
 with what the network drops drawn, and at its mean), reconstructions.png, report.json, and report.html, which shows it
-all.
+all. checksums.json and hidden spares let a run outlive damaged files. A run whose loss is not finite leaves
+before_failure.keras, the flow before that step.
 """
 
 import argparse

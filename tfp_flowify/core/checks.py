@@ -40,6 +40,16 @@ def sum_over(log_det, shape: tuple):
     return sum_last(log_det, len(shape))
 
 
+def all_finite(tensors):
+    """Whether all numbers of all tensors are finite, as a tensor. None among them counts for nothing.
+
+    >>> bool(all_finite([tf.ones([2]), tf.constant(np.nan)]))
+    False
+    """
+    sums = [tf.cast(tf.reduce_sum(tensor), tf.float64) for tensor in tensors if tensor is not None]
+    return tf.math.is_finite(tf.add_n(sums)) if sums else tf.constant(True)
+
+
 def whole_number(name: str, value, least: int = 1) -> int:
     """A whole number that is not too small, or an error that names it."""
     value = value.numpy() if tf.is_tensor(value) else value

@@ -65,15 +65,19 @@ def typical(deviation) -> float:
 LEAST_SHARE = 1e-4
 
 
-def lift(scales) -> tuple:
+def lift(scales, least: float = 0.0, largest: float = np.inf) -> tuple:
     """Scales, none of them less than a small share of the largest; and how many were lifted, and their change.
 
     What is mapped to zero cannot be undone. The change is relative to the norm of all.
+
+    Args:
+      scales: Numbers, zero or more.
+      least, largest: Limits of what they may be.
 
     >>> lifted, (count, change) = lift(np.array([1.0, 0.0]))
     >>> lifted.tolist(), count, round(change, 6)
     ([1.0, 0.0001], 1, 0.0001)
     """
-    lifted = np.maximum(scales, LEAST_SHARE * (np.max(scales) or 1.0))
+    lifted = np.clip(np.maximum(scales, LEAST_SHARE * (np.max(scales) or 1.0)), least, largest)
     change = np.linalg.norm(lifted - scales) / np.linalg.norm(lifted)
-    return lifted, (int((lifted > scales).sum()), float(change))
+    return lifted, (int((lifted != scales).sum()), float(change))

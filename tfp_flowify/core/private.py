@@ -9,6 +9,8 @@ import tensorflow as tf
 from keras.src.trainers import compile_utils
 from tensorflow_probability.python.internal import cache_util
 
+from tfp_flowify.core.checks import all_finite
+
 #: TFP asks a bijector for a value and then for the log-det there. This cache answers the second question from the
 #: first pass, so that a likelihood takes one pass through the network and not two. No public class does.
 BijectorCacheWithGreedyAttrs = cache_util.BijectorCacheWithGreedyAttrs
@@ -140,8 +142,8 @@ def logs_for_keras(logs: dict) -> dict:
 
 
 def is_multi_worker(strategy) -> bool:
-    """Whether a strategy spans several processes."""
-    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    """Whether a strategy spans several processes; one with a single worker does not, and Keras asks in the same way."""
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and strategy.extended._in_multi_worker_mode()
 
 
 class SumsGradientsFirst:
@@ -149,27 +151,26 @@ class SumsGradientsFirst:
 
     Keras sums them behind clipping, so that several devices take other steps than one with the same batch. Where any
     gradient is not finite, all are zero and the learning rate is -1, for `update_step` to leave its weight as it is.
+    Gradients of single rows become those of all rows.
     """
 
     def apply(self, grads, trainable_variables=None):
+        grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
         return super().apply(_summed_over_replicas(grads), trainable_variables)
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         return grads_and_vars
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        sums = [tf.cast(tf.reduce_sum(gradient), tf.float32) for gradient in grads if isinstance(gradient, tf.Tensor)]
-        is_finite = tf.math.is_finite(tf.add_n(sums)) if sums else tf.constant(True)
-        kept = [
-            tf.math.multiply_no_nan(g, tf.cast(is_finite, g.dtype)) if isinstance(g, tf.Tensor) else g for g in grads
-        ]
+        is_finite = all_finite(grads)
+        kept = [tf.math.multiply_no_nan(g, tf.cast(is_finite, g.dtype)) for g in grads]
         learning_rate = tf.convert_to_tensor(learning_rate)
         super()._backend_update_step(kept, trainable_variables, tf.where(is_finite, learning_rate, -1))
 
 
 def _summed_over_replicas(gradients) -> list:
     """The gradients, each summed over all replicas; None stays None."""
-    gradients, replica = list(gradients), tf.distribute.get_replica_context()
+    replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return gradients
     summed = iter(replica.all_reduce("SUM", [gradient for gradient in gradients if gradient is not None]))

@@ -172,7 +172,7 @@ def _levels(name, splits):
 def _check_range(name, splits):
     largest = largest_number("float32")
     for split, x in splits.items():
-        if not (x.min() >= -largest and x.max() <= largest):  # NaN is neither.
+        if not (float(x.min()) >= -largest and float(x.max()) <= largest):  # NaN is neither.
             raise ValueError(
                 f"The {split} examples of {name} have NaN or infinite numbers, or some beyond {largest:g}, the squares "
                 "of which are infinite. Leave those examples out, or divide the column by a number."

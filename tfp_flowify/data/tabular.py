@@ -180,7 +180,8 @@ def read_csv(path) -> tuple:
 
 
 def _text(path) -> str:
-    check_memory(f"The text of {path}", path.stat().st_size, "Store its numbers with numpy.save.")
+    # Each number is a string of Python before it is a number, of about fifty bytes.
+    check_memory(f"The text of {path}", 10 * path.stat().st_size, "Store its numbers with numpy.save.")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

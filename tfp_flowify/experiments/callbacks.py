@@ -42,7 +42,7 @@ class CosineDecay(keras.callbacks.Callback):
         self.step += 1
         if self.clock.budget is None or self.step % self.workers.agree_every == 0:
             self.share = self._agreed_share()
-        if self.share >= 1:
+        if self.share >= 1 or self.step == self.clock.steps:
             self.model.stop_training = True
 
     def _agreed_share(self):
@@ -82,8 +82,8 @@ def _read(variable):
 class StopWhereNotFinite(keras.callbacks.Callback):
     """Stops a run whose loss is not finite, and names the layer in which that began.
 
-    Steps with gradients that are not finite are not taken, so that the flow is still as it was before; the first worker
-    keeps it. The loss of a step is looked at behind the next one: to look at once would wait for the device.
+    A step with gradients that are not finite is not taken, and its loss is NaN. So the flow is still as it was before;
+    the first worker keeps it.
 
     Args:
       folder: Folder of the run.
@@ -96,20 +96,14 @@ class StopWhereNotFinite(keras.callbacks.Callback):
         self.folder, self.batch_of, self.workers = folder, batch_of, workers
 
     def on_train_begin(self, logs=None):
-        self.step, self.loss = steps_of(self.model), None
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.loss = None
+        self.step = steps_of(self.model)
 
     def on_train_batch_end(self, batch, logs=None):
-        before, self.loss = self.loss, logs["loss"]
-        if before is not None and not math.isfinite(before):
-            self._stop(self.step - 1)
+        if not math.isfinite(logs["loss"]):
+            self._stop(self.step)
         self.step += 1
 
     def on_epoch_end(self, epoch, logs=None):
-        if not math.isfinite(logs["loss"]):
-            self._stop(self.step - 1)
         if not math.isfinite(logs["validation"]):
             raise FloatingPointError(
                 f"The likelihood of the validation examples is {logs['validation']} behind step {self.step:,}, though "
@@ -117,21 +111,31 @@ class StopWhereNotFinite(keras.callbacks.Callback):
             )
 
     def _stop(self, step):
-        batch = self.batch_of(step)
-        x, given = (batch["x"], {"condition": batch["condition"]}) if isinstance(batch, dict) else (batch, {})
-        where = self.model.where_not_finite(x, step, **given) or "a layer that cannot be told: it did not come again"
-        if self.workers.is_first:
-            self.folder.save_before_failure(self.model)
+        kept = f" The flow as it was before is in {self.folder.before_failure}."
+        try:
+            if self.workers.is_first:
+                self.folder.save_before_failure(self.model)
+        except OSError as error:
+            kept = f" The flow as it was before could not be kept: {error}."
         raise FloatingPointError(
-            f"The loss of step {step + 1:,} is not finite. That began in {where}. The flow as it was before is in "
-            f"{self.folder.before_failure}. {self._way_out()}"
+            f"The loss of step {step + 1:,}, or one of its gradients, is not finite. That began in "
+            f"{self._where(step)}.{kept} {self._way_out()}"
         )
 
+    def _where(self, step) -> str:
+        batch = self.batch_of(step)
+        x, given = (batch["x"], {"condition": batch["condition"]}) if isinstance(batch, dict) else (batch, {})
+        try:
+            where = self.model.where_not_finite(x, step, **given)
+        except tf.errors.ResourceExhaustedError:
+            return "a layer that cannot be told: to look for it takes more memory than there is"
+        return where or "a layer that cannot be told: it did not come again, with the noise of one device"
+
     def _way_out(self):
-        return (
-            f"The flow of the last epoch is in {self.folder.last.name}: go on from there with resume=True and a "
-            "smaller learning_rate=N, or with clip_norm=N."
-        )
+        way = "resume=True and a smaller learning_rate=N, or with clip_norm=N"
+        if self.folder.files.exists(self.folder.last):
+            return f"The flow of the last epoch is in {self.folder.last.name}: go on from there with {way}."
+        return f"No epoch was finished: start again with {way}."
 
 
 class Recorder(keras.callbacks.Callback):

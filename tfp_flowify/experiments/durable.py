@@ -38,12 +38,14 @@ class DurableFiles:
         path, new, spare = Path(path), _beside(path, "new"), _beside(path, "spare")
         try:
             yield new
-            self._note(path.name, _checksum(new))
             _to_disk(new)
+            second = _beside(spare, "new")
             if spare_is_copy:
-                second = _beside(spare, "new")
                 shutil.copyfile(new, second)
                 _to_disk(second)
+            # Behind all that a full disk may refuse: checksums of files that never came would drive out good ones.
+            self._note(path.name, _checksum(new))
+            if spare_is_copy:
                 os.replace(second, spare)
             elif path.exists():
                 os.replace(path, spare)
@@ -75,6 +77,15 @@ class DurableFiles:
             return spare
         warnings.warn(f"{path} {what}, and so is its spare.", stacklevel=2)
         return None
+
+    def restore(self, path):
+        """Makes a damaged or missing file anew from its spare, or the spare from the file."""
+        whole = self.whole(path) if self.exists(path) else None
+        for other in (Path(path), _beside(path, "spare")):
+            if whole is not None and not self._is_whole(other, Path(path).name):
+                with moved_into(other) as new:
+                    shutil.copyfile(whole, new)
+                    _to_disk(new)
 
     def remove_leftovers(self):
         """Removes what a killed process was writing."""
@@ -127,14 +138,14 @@ def _checksum(path) -> str:
 
 def _to_disk(path):
     """Waits until a file or the entries of a folder are on the disk."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY if Path(path).is_dir() else os.O_RDWR)
-    except PermissionError:  # Folders, on Windows.
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    is_folder = Path(path).is_dir()
+    # Windows opens no folders, and some network file systems do not sync them.
+    with contextlib.suppress(OSError) if is_folder else contextlib.nullcontext():
+        descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _told(error, path):

@@ -76,7 +76,8 @@ def round_trips(flow, x, seed: int = 0, **given) -> dict:
       **given: Their condition, if there is one.
     """
     back = np.asarray(flow.decode(flow.encode(x, seed=seed, **given), **given), np.float64)
-    errors = np.abs(back - np.asarray(x, np.float64)) / (np.std(x, dtype=np.float64) or 1.0)
+    deviation = np.std(x, axis=0 if np.ndim(x) == 2 else None, dtype=np.float64)  # Columns may be in any units.
+    errors = np.abs(back - np.asarray(x, np.float64)) / np.where(deviation > 0, deviation, 1.0)
     errors = np.where(np.isfinite(errors), errors, np.inf)
     trips = {"changed": float(np.mean(errors > CHANGED)), "largest": float(errors.max()), "examples": len(x)}
     if trips["changed"] > LARGEST_SHARE:

@@ -60,6 +60,11 @@ class RunFolder:
                 f"{self.path} cannot be written to ({error.strerror}). Give another folder (out=DIR)."
             ) from error
 
+    def restore(self):
+        """Makes damaged files anew from their spares, with a warning for each, before a run goes on."""
+        for path in (self.config, self.history_file, self.best, self.last):
+            self.files.restore(path)
+
     def remove_report(self):
         """Takes back what says that the run is complete, before it is trained further."""
         self.files.remove(self.report)
@@ -92,7 +97,11 @@ class RunFolder:
         if not self.files.exists(self.report):
             return None
         path = self.files.whole(self.report)
-        return None if path is None else json.loads(path.read_text())
+        try:
+            return None if path is None else dict(json.loads(path.read_text()))
+        except (ValueError, TypeError):
+            warnings.warn(f"{path} is damaged. Resuming the run writes it anew.", stacklevel=2)
+            return None
 
     def read_history(self, steps: int | None = None) -> list:
         """The rows of `history.csv`, with numbers; up to a number of training steps."""
@@ -101,9 +110,9 @@ class RunFolder:
         with open(self._whole(self.history_file), newline="") as file:
             try:
                 rows = [{name: _number(value) for name, value in row.items()} for row in csv.DictReader(file)]
-            except (ValueError, TypeError, AttributeError) as error:
-                raise ValueError(f"{self.history_file} is damaged: {error}") from error
-        return rows if steps is None else [row for row in rows if row["steps"] <= steps]
+                return [row for row in rows if steps is None or row["steps"] <= steps]
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                raise ValueError(f"{self.history_file} is damaged: {type(error).__name__} {error}") from error
 
     def write_history(self, rows: list):
         """All rows, at once."""

@@ -4,6 +4,7 @@ import json
 import zipfile
 
 import keras
+import tensorflow as tf
 
 from tfp_flowify.core.archives import check_contents, members
 from tfp_flowify.core.checks import RefusedError, first_line
@@ -22,6 +23,9 @@ PROGRAMS = ("Lambda", "__lambda__", "TFSMLayer")
 def load_keras_file(path, compile: bool = True) -> keras.Model:
     """The model of a `.keras` file, in Keras' safe mode; an error that says what is wrong with the file.
 
+    A file says how large its layers are, and Keras makes them before it reads their weights: one that lies about that
+    can take as much memory as there is.
+
     Args:
       path: Path of the file.
       compile: Whether it is compiled as it was.
@@ -29,6 +33,8 @@ def load_keras_file(path, compile: bool = True) -> keras.Model:
     check_keras_file(path, compile)
     try:
         return keras.models.load_model(path, compile=compile, safe_mode=True)
+    except (tf.errors.OpError, MemoryError):  # A worker that is lost, or no memory: not a fault of the file.
+        raise
     except Exception as error:
         reason = first_line(error).rstrip(".")
         raise RefusedError(

@@ -135,7 +135,7 @@ def write_results(runs, out) -> Path:
     for experiment in EXPERIMENTS:
         run = RunFolder(runs / experiment.name)
         if run.read_report() is not None:
-            _copy(run.path, out / experiment.name, FILES)
+            _copy(run, out / experiment.name, FILES)
     reports = {e.name: out / e.name / "report.json" for e in EXPERIMENTS}
     done = {name: json.loads(path.read_text()) for name, path in reports.items() if path.is_file()}
     if not done:
@@ -242,8 +242,9 @@ def _pictures(done):
     return "".join(parts)
 
 
-def _copy(source, target, names):
+def _copy(run, target, names):
     target.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+    for path in (run.path / name for name in names):
+        whole = run.files.whole(path) if run.files.exists(path) else None
+        if whole is not None:
+            shutil.copyfile(whole, target / path.name)

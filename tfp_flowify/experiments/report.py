@@ -14,6 +14,7 @@ def write_report(folder, flow, data, log=print) -> dict:
       data: The data of the run.
       log: Function called with each progress message, and with the table of figures.
     """
+    folder.remove_report()  # A kill from here on leaves a run that is not complete.
     config, history = folder.read_config(), folder.read_history()
     last, best = history[-1], (min if data.is_image else max)(history, key=lambda row: row["validation"])
     report = {

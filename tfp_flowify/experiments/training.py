@@ -156,12 +156,14 @@ def resume(out, given: dict | None = None, log=print) -> dict | None:
     with _configured(options, log) as workers:
         if workers.is_first:
             folder.make()
-            folder.write_config({**folder.read_config(), **dataclasses.asdict(options)})
+            folder.restore()
         data = _load(options, log)
-        _check_batches(data, options, workers)
+        _check_batches(data, options, workers, "strategy='none', or as many devices as before")
+        if workers.is_first:
+            folder.write_config({**folder.read_config(), **dataclasses.asdict(options)})
         with workers.strategy.scope():
             flow = folder.load_last() or _fresh_flow(options, data)
-        flow.optimizer.global_clipnorm = options.clip_norm or None
+        flow.optimizer.global_clipnorm, flow.jit_compile = options.clip_norm or None, _uses_xla(options)
         return _run(flow, data, options, folder, workers, log)
 
 
@@ -231,8 +233,13 @@ def _fresh_flow(options, data: Data):
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
     flow.adapt(data.train[spread], seed=options.seed, **data.given("train", spread))
     optimizer = FusedAdam(options.learning_rate, global_clipnorm=options.clip_norm or None)
-    flow.compile(optimizer, jit_compile=options.xla and options.strategy == "none")
+    flow.compile(optimizer, jit_compile=_uses_xla(options))
     return flow
+
+
+def _uses_xla(options) -> bool:
+    """Whether the training step is compiled by XLA, which does not go with several devices."""
+    return bool(options.xla) and options.strategy == "none"
 
 
 def _flowified(options, data: Data):
@@ -245,7 +252,7 @@ def _flowified(options, data: Data):
     return flowify(model, options.by, levels=data.levels, seed=options.seed)
 
 
-def _check_batches(data, options, workers):
+def _check_batches(data, options, workers, way_out=None):
     """Raises an error where there is no batch for each replica, before any work is done."""
     if len(data.train) < options.batch_size:
         raise ValueError(
@@ -255,7 +262,7 @@ def _check_batches(data, options, workers):
     if options.batch_size % replicas:
         raise ValueError(
             f"{replicas} devices share a batch in equal parts, and batch_size={options.batch_size} is no multiple of "
-            f"{replicas}. Take batch_size={replicas * -(-options.batch_size // replicas)}."
+            f"{replicas}. Take {way_out or f'batch_size={replicas * -(-options.batch_size // replicas)}'}."
         )
 
 
@@ -280,7 +287,7 @@ def _fit(flow, data, options, folder, workers, log) -> bool:
     clock = Clock(
         options.minutes, options.epochs and options.epochs * steps_per_epoch, rows[-1]["seconds"] if rows else 0.0
     )
-    if clock.share(done) >= 1:
+    if workers.of_first(clock.share(done)) >= 1:
         log("All of its training is done already.")
         return False
     if done:

@@ -19,9 +19,10 @@ LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
-    tf.errors.FailedPreconditionError,
 )
+
+#: What it raises there too, and also where a device of this machine fails: what it says tells them apart.
+MAYBE_LOST = (tf.errors.InternalError, tf.errors.FailedPreconditionError)
 
 
 class Workers:
@@ -75,8 +76,8 @@ class Workers:
         """Says what to do where the other workers are gone."""
         try:
             yield
-        except LOST as error:
-            if len(self.addresses) < 2:
+        except (*LOST, *MAYBE_LOST) as error:
+            if len(self.addresses) < 2 or (isinstance(error, MAYBE_LOST) and _told(error) is None):
                 raise
             raise ConnectionError(
                 f"Worker {self.number} lost the others ({_cause(error)}). One of {', '.join(self.addresses)} has "
@@ -95,13 +96,15 @@ def make_strategy(name: str, log=print):
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         return tf.distribute.MirroredStrategy([device.name for device in devices])
-    if name != "multiworker":
+    if name == "none":
         return tf.distribute.get_strategy()
+    if name != "multiworker":
+        raise ValueError(f"Strategies are none, mirrored and multiworker. Received: strategy={name!r}")
     addresses, number = _cluster()
     log(f"Worker {number} of {len(addresses)}, at {addresses[number]}; waiting for the others ...")
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
-    except (RuntimeError, *LOST) as error:
+    except (RuntimeError, *LOST, *MAYBE_LOST) as error:
         raise RuntimeError(
             f"The workers {', '.join(addresses)} did not come together: {_cause(error)}. Each must be able to reach "
             "all others, and strategy='multiworker' must be the first thing that a process asks of TensorFlow."
@@ -132,6 +135,10 @@ def _cluster() -> tuple:
 
 
 def _cause(error) -> str:
-    """What happened to the connection, out of an error of many lines."""
-    told = re.search(r"aborted by: (.*)|.*(?:unhealthy|barrier).*", str(error))
-    return (told[1] or told[0]).strip()[:200] if told else first_line(error)
+    return _told(error) or first_line(error)
+
+
+def _told(error) -> str | None:
+    """What happened to the connection, out of an error of many lines; None where it does not say."""
+    told = re.search(r"aborted by: (.*)|.*(?:unhealthy|barrier|[Cc]onnection|[Cc]ollective).*", str(error))
+    return (told[1] or told[0]).strip()[:200] if told else None

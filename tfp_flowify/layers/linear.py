@@ -16,6 +16,7 @@ from tfp_flowify.layers.activations import activation_layer
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, make_transform, register
 from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation, add_rotations, constant
+from tfp_flowify.math.limits import SINGULAR_RANGE
 
 _NO_KERNEL = "the kernel is computed from rotations and singular values and is not a weight"
 
@@ -125,7 +126,7 @@ class Linear(Dropping):
         if self._start is not None:
             (kernel, bias), self._start = self._start, None
             left, singular, right = singular_values(self._as_matrix(kernel.reshape(shape)))
-            singular, self.lifted = lift(singular)
+            singular, self.lifted = lift(singular, *SINGULAR_RANGE)
             return left, np.log(singular), right, bias
         if self.kernel_initializer is None:
             return None, None, None, None

@@ -1,5 +1,7 @@
 """Limits for the logarithms of scales, which training can leave again."""
 
+import math
+
 import tensorflow as tf
 
 #: The least logarithm of a deviation, about 1e-3 of a unit.
@@ -7,6 +9,9 @@ LEAST_LOG_SCALE = -7.0
 
 #: The largest logarithm of a singular value, up or down: about 5e8, whose square is far from overflow.
 LARGEST_LOG_SINGULAR = 20.0
+
+#: Singular values that layers can have.
+SINGULAR_RANGE = math.exp(-LARGEST_LOG_SINGULAR), math.exp(LARGEST_LOG_SINGULAR)
 
 
 @tf.custom_gradient

@@ -12,7 +12,7 @@ from tfp_flowify.bijectors.binding import Bound
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.core.moments import moments, not_too_small, standardization, typical
 from tfp_flowify.distributions import ConditionalNormal
-from tfp_flowify.math.limits import LEAST_LOG_SCALE
+from tfp_flowify.math.limits import LARGEST_LOG_SINGULAR, LEAST_LOG_SCALE
 
 #: Noise is well above the floor of the scales of densities, so that those behind it can follow it.
 LEAST_LOG_NOISE_SCALE = LEAST_LOG_SCALE + 2.5
@@ -140,10 +140,13 @@ class Adapter:
         z = np.asarray(self._values(linear, signal)[0], np.float64)
         variance = z.reshape(-1, z.shape[-1]).var(axis=0).sum() / scales.shape[-1]
         if variance > 0:
-            origin = np.zeros(scales.shape)
-            origin[tuple(size // 2 for size in scales.shape[:-1])] = -0.5 * np.log(variance)
-            self._assign(scales, np.asarray(tf.convert_to_tensor(scales)) + origin)
-            z = z / np.sqrt(variance)
+            before, added = np.asarray(tf.convert_to_tensor(scales)), np.zeros(scales.shape)
+            step = -0.5 * np.log(variance)
+            if isinstance(linear, fb.Linear):
+                step = _within_limits(step, before)
+            added[tuple(size // 2 for size in scales.shape[:-1])] = step
+            self._assign(scales, before + added)
+            z = z * np.exp(step)
         self._assign(linear.bias, -z.reshape(-1, z.shape[-1]).mean(axis=0))
 
     def _turn(self, linear, x):
@@ -206,6 +209,18 @@ class Adapter:
 
     def _values(self, bijector, parts):
         return bijector.forward_and_log_det(parts, self._context)[0]
+
+
+def _within_limits(step, log_singular) -> float:
+    """A step that takes no singular value beyond its limits; with a warning where it is another than the given one."""
+    within = np.clip(step, -LARGEST_LOG_SINGULAR - log_singular.min(), LARGEST_LOG_SINGULAR - log_singular.max())
+    if abs(within - step) > 1e-3:
+        warnings.warn(
+            f"What goes into a linear layer deviates by {np.exp(-step):.1g}, beyond what its singular values reach. "
+            "Put Normalization() in front.",
+            stacklevel=2,
+        )
+    return float(within)
 
 
 def _principal_axes(x, kept):

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.core.checks import all_finite
 from tfp_flowify.core.private import Figures, FitOnManyMachines, logs_for_keras, track_loss
 from tfp_flowify.core.seeds import fold_in, salted
 from tfp_flowify.core.units import bits_per_dim
@@ -46,21 +47,35 @@ class Steps(FitOnManyMachines):
             scaled = self.optimizer.scale_loss(loss)
         weights = self.trainable_weights
         if weights:
-            self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
+            gradients = tape.gradient(scaled, weights)
+            loss = self._nan_where_not_finite(loss, gradients)
+            self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
         else:
             warnings.warn(f"{self.name} has no trainable weights.", stacklevel=2)
+        self._track(loss, x)
         return logs_for_keras(self.compute_metrics(x, y, output, sample_weight=sample_weight))
 
     def test_step(self, data):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        output, _ = self._output_and_loss(x, y, sample_weight, training=False)
+        output, loss = self._output_and_loss(x, y, sample_weight, training=False)
+        self._track(loss, x)
         return logs_for_keras(self.compute_metrics(x, y, output, sample_weight=sample_weight))
 
     def _output_and_loss(self, x, y, sample_weight, training):
         output = self.call(x, training=training) if self._output_is_used else None
-        loss = self.compute_loss(x, y, output, sample_weight, training)
+        return output, self.compute_loss(x, y, output, sample_weight, training)
+
+    def _track(self, loss, x):
         track_loss(self, loss * _replicas(), tf.shape(self._door.batch(x)[0])[0])
-        return output, loss
+
+    def _nan_where_not_finite(self, loss, gradients):
+        """The loss; NaN where a gradient is not finite, so that a step that is not taken can be seen.
+
+        Where losses are scaled, as for float16, gradients overflow by design, and the scale then falls.
+        """
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            return loss
+        return tf.where(all_finite(gradients), loss, np.nan)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The negative log-likelihood of a batch, averaged over examples, and beside it the loss of the output."""
