@@ -56,17 +56,49 @@ def magnifying_flow():
     return FlowModel([keras.Input([3]), fl.Rescaling(1e15), fl.Dense(5), fl.LeakyReLU(), fl.Dense(2)])
 
 
+@tf.custom_gradient
+def without_gradient(x):
+    return tf.identity(x), lambda upstream: upstream * np.nan
+
+
+def flow_without_gradients():
+    """Its values are finite, and the gradient of its first weight is not."""
+    network = keras.Sequential([keras.Input([3]), keras.layers.Dense(1), keras.layers.Lambda(without_gradient)])
+    return FlowModel([keras.Input([3]), fl.Stochastic(network)]), network.layers[0].kernel
+
+
 def test_densities_and_gradients_are_named():
     assert "the density of the output" in magnifying_flow().where_not_finite(1e15 * normal(8, 3))
+    flow, kernel = flow_without_gradients()
+    assert f"the gradient of the weight {kernel.path}" == flow.where_not_finite(normal(8, 3))
 
-    @tf.custom_gradient
-    def hostile(x):
-        return tf.identity(x), lambda upstream: upstream * np.nan
 
-    dense = keras.layers.Dense(1)
-    network = keras.Sequential([keras.Input([3]), dense, keras.layers.Lambda(hostile)])
-    flow = FlowModel([keras.Input([3]), fl.Stochastic(network)])
-    assert f"the gradient of the weight {dense.kernel.path}" == flow.where_not_finite(normal(8, 3))
+def test_steps_that_are_not_taken_can_be_seen():
+    """The likelihood is finite, but nothing is learned: Keras' callbacks stop on a loss that is NaN."""
+    flow, _ = flow_without_gradients()
+    flow.compile("adam")
+    before = [np.array(weight) for weight in flow.trainable_weights]
+    stop = keras.callbacks.TerminateOnNaN()
+    history = flow.fit(normal(32, 3), batch_size=8, epochs=3, verbose=0, callbacks=[stop]).history
+    assert np.isnan(history["loss"]).all() and len(history["loss"]) == 1 and np.isfinite(history["nll"]).all()
+    for weight, now in zip(before, flow.trainable_weights, strict=True):
+        np.testing.assert_array_equal(now, weight)
+
+
+def test_given_weights_beyond_the_limits_are_refused():
+    with pytest.raises(ValueError, match=r"Singular values are within 2e-09 .* 5e\+08. .*\(2, 2\).*Rescaling"):
+        fb.Linear.from_weights(1e-10 * np.eye(2))
+    layer = fl.Dense(2).start_at(1e-10 * np.eye(2))
+    layer(normal(1, 2))
+    assert layer.lifted[0] == 2
+
+
+def test_adapt_stays_within_the_limits():
+    flow = FlowModel([keras.Input([3]), fl.Dense(2)])
+    with pytest.warns(UserWarning, match=r"deviates by .*e\+1.*Put Normalization\(\) in front"):
+        flow.adapt(1e13 * normal(64, 3))
+    assert np.abs(flow.network.layers[0].log_singular).max() <= LARGEST_LOG_SINGULAR
+    assert np.isfinite(flow.log_prob(1e13 * normal(64, 3))).all()
 
 
 def test_a_condition_that_is_not_finite_in_a_layer():

@@ -120,6 +120,20 @@ def test_steps_that_are_not_finite_are_not_taken(arguments, bad, two_devices):
         )
 
 
+def test_gradients_of_single_rows_that_are_not_finite():
+    """Those of an embedding."""
+    table, optimizer = keras.Variable(np.ones([4, 2])), FusedAdam(0.1)
+    for factor in (1.0, np.nan):
+        before = np.array(table)
+        with tf.GradientTape() as tape:
+            loss = factor * tf.reduce_sum(tf.gather(table.value, [1, 3]) ** 2)
+        (gradient,) = tape.gradient(loss, [table.value])
+        assert isinstance(gradient, tf.IndexedSlices)
+        optimizer.apply([gradient], [table])
+        assert np.isnan(factor) == np.array_equal(table, before)
+    assert all(np.isfinite(variable).all() for variable in optimizer.variables)
+
+
 def test_adam_by_name_is_fused_and_saved_with_its_state(tmp_path):
     flow, x = small_flow(), normal(64, 3)
     flow.compile("adam")

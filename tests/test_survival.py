@@ -210,6 +210,35 @@ def test_without_checksums_files_are_taken_as_they_are(tmp_path):
     assert files.whole(path) == path
 
 
+def test_writes_that_fail_again_and_again_do_not_disown_what_is_there(tmp_path, monkeypatch):
+    """A job that is started anew on a full disk: the file fits, its spare does not."""
+    files, path = DurableFiles(tmp_path), tmp_path / "a.txt"
+    written(files, path, "one")
+
+    def no_room(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", no_room)
+    for text in ("two", "three", "four", "five"):
+        with pytest.raises(OSError, match="disk is full"):
+            written(files, path, text)
+    assert files.whole(path).read_text() == "one"
+
+
+def test_damaged_files_are_made_anew_from_their_spares(tmp_path):
+    files, path, spare = DurableFiles(tmp_path), tmp_path / "a.txt", tmp_path / ".spare_a.txt"
+    written(files, path, "one")
+    for damaged in (path, spare):
+        cut(damaged)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            files.restore(path)
+        assert len(caught) == (damaged == path)
+        assert path.read_text() == spare.read_text() == "one"
+    files.restore(tmp_path / "never.txt")
+    assert not (tmp_path / "never.txt").exists()
+
+
 def test_what_fails_leaves_all_as_it_was(tmp_path):
     files, path = DurableFiles(tmp_path), tmp_path / "a.txt"
     written(files, path, "one")

@@ -188,6 +188,16 @@ def test_a_signal_to_one_worker_stops_all(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_cluster_of_one_worker(tmp_path):
+    """As a script for many machines makes it where there is one; the run then goes on without a strategy."""
+    out = tmp_path / "run"
+    with Processes([train_command(out, "--epochs", "1")], environments(1), tmp_path) as worker:
+        assert worker.ended() == [0], worker.told()
+    assert main(["train", "--resume", "--epochs", "2", "--strategy", "none", "--out", str(out)]) == 0
+    assert [row["steps"] for row in RunFolder(out).read_history()] == [100, 200]
+
+
+@pytest.mark.slow
 def test_two_workers_with_noise_learn_as_much_as_one_process(tmp_path):
     """Other noise, the same batches: digits, fconv2, the likelihood of the validation examples."""
     options = ["--model", "fconv2", "--epochs", "2"]
@@ -218,6 +228,11 @@ def test_a_cluster_that_is_none(monkeypatch, tmp_path, capsys, config, message):
     assert main(["train", "--strategy", "multiworker", "--out", str(tmp_path / "run")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_unknown_strategies_are_refused():
+    with pytest.raises(ValueError, match=r"none, mirrored and multiworker. Received: strategy='multi-worker'"):
+        make_strategy("multi-worker")
 
 
 def test_workers_come_first(monkeypatch):
