@@ -99,11 +99,11 @@ def test_steps_that_are_not_finite_are_not_taken(arguments, bad, two_devices):
             optimizer.build(weights)
 
         @tf.function
-        def apply(gradients, optimizer=optimizer):
-            optimizer.apply(gradients)
+        def apply(first, second, optimizer=optimizer):
+            optimizer.apply([tf.identity(first), tf.identity(second)])  # On a device, as gradients are.
 
         def step(gradients, strategy=strategy, apply=apply):
-            strategy.run(apply, [[tf.constant(gradient) for gradient in gradients]])
+            strategy.run(apply, [tf.constant(gradient) for gradient in gradients])
 
         def state(weights=weights, optimizer=optimizer):
             variables = [*weights, *optimizer.variables[2:]]  # Without the learning rate and the number of steps.

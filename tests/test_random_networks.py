@@ -151,7 +151,8 @@ def assert_round_trip(flow, x, condition, network):
     back = flow.decode(parts, condition=condition).numpy()
     lost = np.max([error(flow.decode(near, condition=condition), back) for near in neighbours(flow, parts)], axis=0)
     known, scale, precise = np.isfinite(lost), max(1.0, np.abs(x).max()), network.policy == "float64"
-    if not FLAT.search(str(network.layers)):
+    in_levels = isinstance(network, KerasNetwork) and network.levels is not None  # Conditioners then see 0 ... 255.
+    if not in_levels and not FLAT.search(str(network.layers)):
         assert known.all(), lost
         assert not precise or (lost < 1e-3 * scale).all(), lost
     allowed = (1e-6 if precise else 1e-3) * scale + 10 * lost
@@ -283,11 +284,11 @@ def many(property_, strategies, number, count):
     """
     built = []
 
-    def counted(*drawn):
+    def counted(drawn):
         built.append(property_(*drawn))
 
     for i in range(count // 10):
-        seed(1000 * number + i)(on(11, phases=[Phase.generate])(given(*strategies)(counted)))()
+        seed(1000 * number + i)(on(11, phases=[Phase.generate])(given(st.tuples(*strategies))(counted)))()
     assert len(built) >= count and np.mean(built) > 0.8, built
 
 

@@ -11,10 +11,11 @@ class FusedAdam(SumsGradientsFirst, keras.optimizers.Adam):
     """Keras' Adam, each weight updated by TensorFlow's own kernel: a fifteenth of the operations.
 
     A flow has many small weights, so that these count, above all while the first step is being compiled. Arguments,
-    updates and what is saved are those of `keras.optimizers.Adam`; `amsgrad=True` is left to that.
+    updates and what is saved are those of `keras.optimizers.Adam`; `amsgrad=True` and gradients of single rows are left
+    to that.
 
-    A step whose gradients are not all finite is not taken: weights and moments stay as they are (with `amsgrad=True`
-    the moments fade a little). In `FlowModel.fit` the loss of such a step is NaN.
+    A step whose gradients are not all finite is not taken: weights and moments stay as they are (what is left to Keras
+    keeps its weights, and its moments fade a little). In `FlowModel.fit` the loss of such a step is NaN.
 
     On several devices or machines gradients are summed, and then clipped: steps are those of one device with the whole
     batch. (Keras clips the gradients of each device, and then sums.)
@@ -28,7 +29,7 @@ class FusedAdam(SumsGradientsFirst, keras.optimizers.Adam):
         return super().apply(grads, trainable_variables)
 
     def update_step(self, gradient, variable, learning_rate):
-        if self.amsgrad:
+        if self.amsgrad or not isinstance(gradient, tf.Tensor):
             return super().update_step(gradient, variable, tf.maximum(learning_rate, 0))
         first_moment, second_moment = adam_slots(self, variable)
         tf.raw_ops.ResourceApplyAdam(

@@ -41,12 +41,13 @@ def sum_over(log_det, shape: tuple):
 
 
 def all_finite(tensors):
-    """Whether all numbers of all tensors are finite, as a tensor. None among them counts for nothing.
+    """Whether all numbers of all tensors, or single rows of them, are finite, as a tensor. None counts for nothing.
 
     >>> bool(all_finite([tf.ones([2]), tf.constant(np.nan)]))
     False
     """
-    sums = [tf.cast(tf.reduce_sum(tensor), tf.float64) for tensor in tensors if tensor is not None]
+    values = [tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor for tensor in tensors]
+    sums = [tf.cast(tf.reduce_sum(value), tf.float64) for value in values if value is not None]
     return tf.math.is_finite(tf.add_n(sums)) if sums else tf.constant(True)
 
 

@@ -151,11 +151,9 @@ class SumsGradientsFirst:
 
     Keras sums them behind clipping, so that several devices take other steps than one with the same batch. Where any
     gradient is not finite, all are zero and the learning rate is -1, for `update_step` to leave its weight as it is.
-    Gradients of single rows become those of all rows.
     """
 
     def apply(self, grads, trainable_variables=None):
-        grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
         return super().apply(_summed_over_replicas(grads), trainable_variables)
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
@@ -163,14 +161,21 @@ class SumsGradientsFirst:
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         is_finite = all_finite(grads)
-        kept = [tf.math.multiply_no_nan(g, tf.cast(is_finite, g.dtype)) for g in grads]
+        kept = [_times_or_zero(gradient, is_finite) for gradient in grads]
         learning_rate = tf.convert_to_tensor(learning_rate)
         super()._backend_update_step(kept, trainable_variables, tf.where(is_finite, learning_rate, -1))
 
 
+def _times_or_zero(gradient, is_finite):
+    """A gradient, of all entries or of single rows; zero where the flag says that some gradient is not finite."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(_times_or_zero(gradient.values, is_finite), gradient.indices, gradient.dense_shape)
+    return tf.math.multiply_no_nan(gradient, tf.cast(is_finite, gradient.dtype))
+
+
 def _summed_over_replicas(gradients) -> list:
     """The gradients, each summed over all replicas; None stays None."""
-    replica = tf.distribute.get_replica_context()
+    gradients, replica = list(gradients), tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return gradients
     summed = iter(replica.all_reduce("SUM", [gradient for gradient in gradients if gradient is not None]))
