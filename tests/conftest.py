@@ -12,6 +12,14 @@ tf.config.set_logical_device_configuration(
 )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Whichever process is done first takes over tests of the others: some take much longer than most."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
 @pytest.fixture(scope="session")
 def images():
     """Digits, for training and for testing."""

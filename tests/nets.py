@@ -9,9 +9,10 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 
 
-def some(names, every=3) -> list:
-    """Names to test with by default, one of every few; the others are slow tests."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (i % every > 0)) for i, name in enumerate(names)]
+def some(names, every=3, but=()) -> list:
+    """Names to test with by default, one of every few but for some; the others are slow tests."""
+    is_slow = {name: i % every > 0 or name in but for i, name in enumerate(names)}
+    return [pytest.param(name, marks=[pytest.mark.slow] * is_slow[name]) for name in names]
 
 
 @functools.cache

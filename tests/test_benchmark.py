@@ -33,6 +33,7 @@ def test_quick_benchmark_writes_figures_and_resumes(tmp_path):
     assert (tmp_path / "benchmark.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_unknown_networks_are_refused(tmp_path):
     done = run("--models", "mnist_lenet", "--out", tmp_path)
     assert done.returncode != 0 and "mnist_lenet" in done.stderr and "mnist_fconv2" in done.stderr
