@@ -75,13 +75,13 @@ def test_chains_find_modes_in_proportion():
 
 
 @pytest.mark.slow
-def test_a_posterior_in_a_few_seconds():
+def test_a_posterior_in_less_than_a_minute():
     task = TASKS["gaussian_mixture"]()
     theta, x = task.draw(3000, seed=1)
     keras.utils.set_random_seed(0)
     flow = inference.posterior_flow(2, (2,), task.low, task.high, blocks=2, width=16)
-    figures = inference.fit_posterior(flow, theta, x, minutes=0.25)
-    assert flow.is_exact and figures["epochs"] > 2 and figures["seconds"] < 60
+    figures = inference.fit_posterior(flow, theta, x, minutes=0.75)
+    assert flow.is_exact and figures["epochs"] > 2 and figures["seconds"] < 120
     held_out = task.draw(1000, seed=2)
     validation = float(np.mean(flow.log_prob(held_out[0], condition=held_out[1])))
     assert abs(validation - figures["validation"]) < 0.3 and validation > -2.5  # The prior has -6.0.

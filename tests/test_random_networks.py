@@ -292,19 +292,24 @@ def many(property_, strategies, number, count):
     assert len(built) >= count and np.mean(built) > 0.8, built
 
 
+def first_of(count) -> list:
+    """The numbers of fifties of networks, one of every five in each run of the slow tests, the others long ones."""
+    return [pytest.param(number, marks=[pytest.mark.long] * (number % 5 > 0)) for number in range(count)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(15))
+@pytest.mark.parametrize("number", first_of(15))
 def test_many_networks_are_flows(number):
     many(check, [networks(), STORED], number, 50)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", first_of(5))
 def test_many_networks_of_keras_become_flows(number):
     many(check, [keras_networks(), STORED], number, 50)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", first_of(3))
 def test_log_dets_are_those_of_jacobians(number):
     many(check_log_det, [networks(policies=["float64"], conditions=st.none())], number, 50)
