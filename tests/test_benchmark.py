@@ -15,6 +15,7 @@ def run(*arguments):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_quick_benchmark_writes_figures_and_resumes(tmp_path):
     options = ("--quick", "--no-xla", "--out", tmp_path)
     done = run(*options, "--only", "networks")

@@ -17,7 +17,8 @@ SLOW_REFERENCES = ("slcp", "sir")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_REFERENCES)) for name in TASKS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long] * (name in SLOW_REFERENCES)) for name in TASKS],
 )
 def test_references_are_posteriors_of_the_simulator(name):
     """Ranks of true parameters among reference samples are uniform: only true posteriors have that."""
@@ -171,6 +172,7 @@ def test_the_command_knows_all_tasks():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_linear_gaussian_posterior_in_ten_dimensions():
     """x = A theta + noise. The divergence of the flow from the posterior is below 0.02 nats."""
     generator = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from tfp_flowify.math import Patches
 
 
 def keras_weight(*shape):
-    return keras.Variable(0.3 * values(shape, tf.float32).numpy())
+    return keras.Variable(0.3 * values(shape, tf.float32).numpy(), dtype="float32")
 
 
 def test_keras_variables_are_read_and_trained():

@@ -33,7 +33,9 @@ def bits(flow, x, noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, steps", [("digits", 300), pytest.param("mnist", 600, marks=needs("tfds/mnist"))])
+@pytest.mark.parametrize(
+    "name, steps", [("digits", 300), pytest.param("mnist", 600, marks=[needs("tfds/mnist"), pytest.mark.long])]
+)
 def test_precisions_agree(name, steps):
     data = load(name, shared_data("tfds"))
     keras.utils.set_random_seed(0)
