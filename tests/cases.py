@@ -17,6 +17,7 @@ from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.bijectors.convolution import per_side
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.bijectors.pooling import MaxWindows, MeanWindows
+from tfp_flowify.bijectors.subsample import groups
 from tfp_flowify.core.checks import bundle
 from tfp_flowify.math.patches import Patches
 
@@ -142,6 +143,40 @@ def block(dtype, function=tf.nn.softmax):
     return fb.Graph([fb.Node(layer, "x", ("z", "d")), fb.Node(whiten, ("z", "d"), "z")], {"x": (3,)}, "z")
 
 
+class Joined(InContext):
+    """A conditioner of several tensors side by side."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def __call__(self, inputs, context):
+        return context.run(self.net, tf.concat(inputs, axis=-1))
+
+
+def line(channels, levels, dtype):
+    """Levels as intervals of a line."""
+    return fb.Levels(weight((channels,), dtype, seed=1), weight((channels, levels - 2), dtype, seed=2))
+
+
+def spread(shape, dtype, levels=5, conditioner=None):
+    table = (shape[-1], levels)
+    return fb.Spread(
+        shape, line(*table, dtype), weight(table, dtype, seed=3), weight(table, dtype, seed=4), conditioner
+    )
+
+
+def subsample(shape, dtype, levels=5, mixtures=2, net=Net, state=3):
+    """Every second pixel, with networks that see each pixel, and those of the stages before by the state."""
+    channels = shape[-1]
+    stages = []
+    for i in range(len(groups(shape[:-1]))):
+        update = Joined(net(2 * channels + (state if i else 0), state, dtype))
+        heads = [Joined(Net(state + 2 * c, 3 * mixtures, dtype)) for c in range(channels)]
+        stages.append(fb.Stage(update, heads))
+    return fb.Subsample(shape, line(channels, levels, dtype), stages)
+
+
 def relu(dtype, shape=(4,)):
     return fb.ReLU(shape, weight(shape, dtype, 0.3, 1), weight(shape, dtype, 0.5, 2), weight(shape, dtype, 0.3, 3))
 
@@ -162,6 +197,10 @@ CASES = {
     "whiten": lambda t: fb.Whiten((3,), (2,), Net(3, 4, t), dtype=t),
     "whiten_spline": lambda t: fb.Whiten(
         (3,), (2,), Net(3, 2 * 25, t), transforms.Stack([transforms.Standardize(), transforms.Spline(bound=3.0)]), t
+    ),
+    "whiten_mixture": lambda t: fb.Whiten((3,), (2,), Net(3, 2 * 9, t), transforms.Mixture(3), t),
+    "whiten_affine_mixture": lambda t: fb.Whiten(
+        (3,), (2,), Net(3, 2 * 8, t), transforms.Stack([transforms.Standardize(), transforms.Mixture(2)]), t
     ),
     "whiten_constant": lambda t: fb.Whiten((3,), (2,), functools.partial(_constant, weight((4,), t)), dtype=t),
     "linear_fewer": lambda t: linear(6, 4, t),
@@ -272,6 +311,19 @@ CASES = {
     "fourier_equal": lambda t: fourier((4, 5, 2), 2, t),
     "fourier_fewer": lambda t: fourier((3, 4, 3), 2, t),
     "dequantize": lambda t: fb.bind(fb.Dequantize(5, t), (4,)),
+    "spread": lambda t: spread((3, 1), t),
+    "spread_channels": lambda t: spread((2, 3), t, levels=3),
+    "spread_two_levels": lambda t: spread((4, 1), t, levels=2),
+    "spread_variational": lambda t: spread((2, 2), t, conditioner=Net(4, 4, t)),
+    "spread_deep": lambda t: fb.Sequential([spread((2, 2), t), tfb.Reshape((4,), (2, 2)), funnel(4, 2, t)]),
+    "subsample": lambda t: subsample((3, 4, 1), t),
+    "subsample_channels": lambda t: subsample((2, 2, 3), t, mixtures=1),
+    "subsample_sequence": lambda t: subsample((5, 1, 1), t, mixtures=3),
+    "subsample_two_levels": lambda t: subsample((2, 1, 2, 1), t, levels=2),
+    "subsample_twice": lambda t: fb.Sequential(
+        [subsample((4, 3, 1), t), subsample((2, 2, 1), t), fb.Dequantize(5, t), linear(1, 1, t)]
+    ),
+    "given_subsample": lambda t: given(subsample((2, 3, 1), t, net=ConditionalNet), t),
     "flatten": lambda t: fb.bind(tfb.Reshape((6,), (2, 3)), (2, 3)),
     "reshape": lambda t: fb.bind(tfb.Reshape((3, 2, 1), (2, 3)), (2, 3)),
     "permute": lambda t: fb.bind(tfb.Transpose([2, 0, 1]), (2, 3, 1)),
@@ -329,6 +381,13 @@ CASES = {
 }  # fmt: skip
 
 
+def flow_layer(name, dtype):
+    """The bijector of a case; where it hands on whole numbers, which have no density, with Dequantize behind it."""
+    bijector = CASES[name](dtype)
+    levels = bijector.output_levels
+    return bijector if levels is None else fb.Sequential([bijector, fb.Dequantize(levels, dtype)])
+
+
 def _constant(parameters, _):
     return tf.convert_to_tensor(parameters)
 
@@ -348,6 +407,6 @@ def draw_inputs(bijector, dtype, batch=(), seed=0):
     """Parts to go forward with: inputs normal (whole numbers where they must be), noise from its own distribution."""
     inputs = [values((*batch, *shape), dtype, seed + i) for i, shape in enumerate(bijector.inputs)]
     if bijector.takes_integers:
-        inputs = [tf.cast(tf.math.floormod(tf.round(3 * x), 5), dtype) for x in inputs]
+        inputs = [tf.cast(tf.math.floormod(tf.round(3 * x), bijector.levels), dtype) for x in inputs]
     noise = [d.sample(batch, seed=(seed, i)) for i, d in enumerate(bijector.noise)]
     return bundle(inputs + noise)

@@ -24,7 +24,8 @@ def or_each(values, ndims):
 
 
 NOISE = {"noise": one_of("normal", "uniform"), "noise_scale": one_of(0.3, 1.0)}
-DENSITY = {"density": one_of("funnel", "multiscale"), "transform": one_of("affine", "spline", "affine+spline")}
+TRANSFORM = {"transform": one_of("affine", "spline", "affine+spline", "affine+mixture")}
+DENSITY = {"density": one_of("funnel", "multiscale"), **TRANSFORM, "depth": st.just(1)}
 WIDTH = {"width": st.just(4)}
 LINEAR = {
     **NOISE,
@@ -123,6 +124,7 @@ SAME = {
     **dict.fromkeys(["SELU", "Tanh", "Sigmoid", "Softplus", "Softsign", "Exponential"], nothing),
     "Spline": lambda shape: arguments(bins=one_of(2, 3, 5), bound=one_of(1.0, 3.0), per_channel=st.booleans()),
     "SplineCoupling": lambda shape: arguments(WIDTH, kept=st.integers(1, 2), swap=st.booleans(), bins=one_of(3)),
+    "Coupling": lambda shape: arguments(WIDTH, kept=st.integers(1, 2), swap=st.booleans(), **TRANSFORM),
     "Affine": nothing,
     "Normalization": nothing,
     "Rescaling": lambda shape: arguments({"scale": one_of(0.5, -2.0)}, offset=one_of(-1.0, 3.0)),

@@ -128,6 +128,19 @@ CONDITIONS = one_of(None, None, None, (3,), (), (2, 2, 1), {"a": (2,), "b": ()},
 
 
 @st.composite
+def fronts(draw, shape, levels):
+    """Layers from whole numbers to real ones."""
+    kind = draw(one_of("Dequantize", "Spread"))
+    options = {"variational": draw(st.booleans()), "width": 4} if kind == "Spread" else {}
+    front = [(kind, {"levels": levels, **options})]
+    # Of many levels, rounding takes one in some ten thousand to its neighbour.
+    if levels == 2 and len(shape) in (2, 3, 4) and max(shape[:-1]) > 1 and draw(st.booleans()):
+        sizes = draw(arguments({**WIDTH, "levels": st.just(2)}, mixtures=one_of(1, 2), depth=one_of(2)))
+        front = [("Subsample", sizes), *front]
+    return tuple(front)
+
+
+@st.composite
 def networks(draw, policies=("float32", "float32", "float64", "mixed_bfloat16"), conditions=CONDITIONS):
     """Descriptions of flows."""
     shape, condition, levels = draw(SHAPES_OF_DATA), draw(conditions), draw(one_of(None, None, 2, 256))
@@ -135,12 +148,13 @@ def networks(draw, policies=("float32", "float32", "float64", "mixed_bfloat16"),
 
     def kinds(shape):
         known = {**SAME, **BY_RANK.get(len(shape), {}), **reading}
-        rare = () if shape[-1] > 1 or draw(st.integers(0, 9)) == 0 else ("Split", "SplineCoupling")
+        rare = () if shape[-1] > 1 or draw(st.integers(0, 9)) == 0 else ("Split", "Coupling", "SplineCoupling")
         return {kind: known[kind] for kind in known if kind not in rare}
 
     drawing = Drawing(draw, fl, kinds, ("Add", "Concatenate", "Multiply"))
-    layers, behind = drawing.layers(shape, 1, 5)
-    if levels is not None and draw(st.booleans()):
+    front = () if levels is None else draw(fronts(shape, levels))
+    layers, behind = drawing.layers(shape_behind(fl, front, shape) if front else shape, 1, 5)
+    if front and front[-1][0] == "Dequantize" and draw(st.booleans()):
         layers = [("Logit", {}), *layers]
     if levels is None and draw(st.integers(0, 4)) == 0:
         layers = [("Logit", draw(box(shape))), *layers]
@@ -152,7 +166,8 @@ def networks(draw, policies=("float32", "float32", "float64", "mixed_bfloat16"),
     bases += [] if condition is None else ["spline"]
     options = {"policy": draw(st.sampled_from(policies)), "base": draw(st.sampled_from(bases))}
     layers = layers or [("LeakyReLU", {})]
-    return Network(shape, layers, levels=levels, condition=condition, scale=draw(one_of(1.0, 5.0)), **options)
+    options |= {"levels": levels, "front": front, "condition": condition, "scale": draw(one_of(1.0, 5.0))}
+    return Network(shape, layers, **options)
 
 
 @st.composite

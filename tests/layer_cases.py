@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import FlowModel
+from tfp_flowify import bijectors as fb
 from tfp_flowify import layers as fl
 from tfp_flowify.math.spline import spline_forward
 
@@ -93,8 +94,9 @@ def coupling(kept):
         def function(x):
             changed = x.shape[-1] - kept
             given, moved = (x[..., changed:], x[..., :changed]) if layer.swap else (x[..., :kept], x[..., kept:])
-            parameters = tf.reshape(layer.model(given), [*moved.shape, 3 * layer.bins - 1])
-            moved = spline_forward(moved, parameters, layer.bins, layer.bound)[0]
+            transform = layer.make_transform()
+            parameters = tf.reshape(layer.model(given), [*moved.shape, transform.size])
+            moved = transform.forward(tf.convert_to_tensor(moved), parameters)[0]
             return tf.concat([moved, given] if layer.swap else [given, moved], axis=-1)
 
         return function
@@ -136,6 +138,15 @@ def box(x):
     return tf.math.log((x + [5.0, 6.0]) / (7.0 - x))
 
 
+def spread(layer):
+    """The number of each level, in a table."""
+    ends = [np.asarray(side) for side in fb.Levels(layer.first_cut, layer.log_gaps).tables()]
+    loc, count = np.asarray(layer.loc), layer.levels
+    table = ends[0] + (ends[1] - ends[0]) / (1 + np.exp(-loc))
+    table[:, 0], table[:, -1] = (ends[1] - np.logaddexp(0, loc))[:, 0], (ends[0] + np.logaddexp(0, loc))[:, -1]
+    return lambda x: table[np.arange(table.shape[0]), np.clip(x, 0, count - 1).astype(int)]
+
+
 SIDES = ((1, 0), (0, 2))
 
 CASES = {
@@ -148,6 +159,9 @@ CASES = {
     "dense_multiscale": (lambda: fl.Dense(3, density="multiscale"), (5,), dense),
     "dense_spline": (lambda: fl.Dense(3, transform="spline"), (5,), dense),
     "dense_affine_spline": (lambda: fl.Dense(3, transform="affine+spline"), (5,), dense),
+    "dense_affine_mixture": (lambda: fl.Dense(3, transform="affine+mixture"), (5,), dense),
+    "dense_deep": (lambda: fl.Dense(3, depth=2, width=16, dropout=0.1), (5,), dense),
+    "conv2d_deep": (lambda: fl.Conv2D(3, 2, 2, depth=1, width=8), (4, 4, 2), conv),
     "dense_stages": (lambda: fl.Dense(2, stages=2), (5,), dense),
     "dense_more_stages_than_dropped": (lambda: fl.Dense(3, stages=9, transform="affine+spline"), (5,), dense),
     "dense_own_conditioner": (lambda: fl.Dense(3, density=network(4, (3,))), (5,), dense),
@@ -185,6 +199,8 @@ CASES = {
     "logit_box": (lambda: fl.Logit([-5.0, -6.0], 7.0), (3, 2), lambda _: box),
     "spline": (lambda: fl.Spline(), (2, 3), spline),
     "spline_per_channel": (lambda: fl.Spline(4, 1.5, per_channel=True), (2, 3), spline),
+    "coupling": (lambda: fl.Coupling(), (5,), coupling(2)),
+    "coupling_mixture": (lambda: fl.Coupling(transform="affine+mixture", depth=1, width=8), (3, 3, 4), coupling(2)),
     "spline_coupling": (lambda: fl.SplineCoupling(), (5,), coupling(2)),
     "spline_coupling_conv": (lambda: fl.SplineCoupling(swap=True, bins=4), (3, 3, 4), coupling(2)),
     "spline_coupling_own": (lambda: fl.SplineCoupling(2, conditioner=network(69, (2,))), (5,), coupling(2)),
@@ -229,6 +245,13 @@ CASES = {
     "layer_normalization": (lambda: fl.LayerNormalization(), (2, 4), layer_normalization),
     "normalization": (lambda: fl.Normalization(), (2, 3), normalization),
     "dequantize": (lambda: fl.Dequantize(4), (5,), lambda _: keras.layers.Rescaling(1 / 4, 1 / 8)),
+    "spread": (lambda: fl.Spread(4), (3, 2), spread),
+    "spread_variational": (lambda: fl.Spread(3, variational=True, width=8), (4, 4, 1), spread),
+    "subsample": (lambda: fl.Subsample(4, mixtures=2, width=8), (5, 4, 1), lambda _: lambda x: x[:, ::2, ::2]),
+    "subsample_colours": (
+        lambda: fl.Subsample(3, mixtures=1, width=8, dropout=0.2), (2, 2, 2), lambda _: lambda x: x[:, ::2, ::2]
+    ),
+    "subsample_sequence": (lambda: fl.Subsample(4, width=8, depth=2), (6, 1), lambda _: lambda x: x[:, ::2]),
     "stochastic_function": (
         lambda: fl.Stochastic(keras.activations.softmax), (5,), lambda _: keras.layers.Activation("softmax")
     ),
@@ -250,6 +273,12 @@ CASES = {
 }  # fmt: skip
 
 
+def in_flow(layer, dtype=None) -> list:
+    """The layer, and what must stand behind it in a flow: whole numbers have no density."""
+    whole = isinstance(layer, fl.Subsample)
+    return [layer, fl.Dequantize(layer.levels, dtype=dtype)] if whole else [layer]
+
+
 def draw_input(name, shape, batch=6, dtype="float32"):
     """Data that the layer takes: real numbers, those in (0, 1) for a logit, whole ones for Dequantize."""
     generator = np.random.default_rng(0)
@@ -257,6 +286,6 @@ def draw_input(name, shape, batch=6, dtype="float32"):
         return [generator.normal(size=(batch, *s)).astype(dtype) for s in shape]
     if name == "logit":
         return generator.uniform(0.05, 0.95, size=(batch, *shape)).astype(dtype)
-    if name == "dequantize":
-        return generator.integers(0, 4, size=(batch, *shape)).astype(dtype)
+    if name.startswith(("dequantize", "spread", "subsample")):
+        return generator.integers(0, 3, size=(batch, *shape)).astype(dtype)
     return generator.normal(size=(batch, *shape)).astype(dtype)

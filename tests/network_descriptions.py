@@ -32,6 +32,7 @@ class Network:
       layers: One after the other.
       policy: Dtype policy.
       levels: Of data of whole numbers; None for real numbers.
+      front: Layers that take the whole numbers to real ones.
       condition: None, a shape, a dict of shapes, or "labels", which a network embeds.
       base: As for `FlowModel`, or "flow".
       scale: Of the data.
@@ -42,6 +43,7 @@ class Network:
     layers: list
     policy: str = "float32"
     levels: int | None = None
+    front: tuple = ()
     condition: tuple | dict | str | None = None
     base: str = "normal"
     scale: float = 1.0
@@ -51,8 +53,7 @@ class Network:
         keras.utils.set_random_seed(self.seed)
         with default_policy(self.policy):
             condition, size = condition_of(self.condition)
-            front = [] if self.levels is None else [("Dequantize", {"levels": self.levels})]
-            layers = [*front, *self.layers]
+            layers = [*self.front, *self.layers]
             network = [keras.Input(self.shape), *(make(fl, layer) for layer in layers)]
             if any(kind in GRAPHS for kind, _ in layers):
                 network = graph(fl, self.shape, layers, size)

@@ -52,8 +52,11 @@ def test_log_det_is_that_of_the_jacobian(name):
         tape.watch(start)
         z = flat(bijector.forward(from_coordinates(bijector, start, bases, x)), bijector.inverse_min_event_ndims)
     jacobian = tape.batch_jacobian(z, start).numpy()
-    if bijector.takes_integers:  # Whole numbers have no derivative: only the noise moves.
-        jacobian = jacobian[:, :, jacobian.shape[1] :]
+    if bijector.takes_integers:  # Whole numbers have no derivative: only the noise moves, and what is made of it.
+        whole = int(np.prod(bijector.outputs[0])) if bijector.output_levels else 0
+        jacobian = jacobian[:, :, int(np.prod(bijector.inputs[0])) :]
+        assert not jacobian[:, :whole].any()
+        jacobian = jacobian[:, whole:]
     assert jacobian.shape[1] == jacobian.shape[2], "the augmented dimensions must agree"
     expected = np.linalg.slogdet(jacobian)[1]
     got = bijector.forward_log_det_jacobian(fresh(x))

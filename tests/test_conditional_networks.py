@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from conditions import RNG, C, X, adapted_flow, coupled, label_network, plain
-from layer_cases import CASES, draw_input
+from layer_cases import CASES, draw_input, in_flow
 from models import jitter
 
 from tfp_flowify import FlowModel
@@ -151,7 +151,7 @@ def test_every_layer_stands_in_a_conditional_flow(name, tmp_path):
     keras.utils.set_random_seed(1)
     make, shape, _ = CASES[name]
     x = draw_input(name, shape)
-    flow = FlowModel([keras.Input(shape), make()], condition=(3,))
+    flow = FlowModel([keras.Input(shape), *in_flow(make())], condition=(3,))
     flow.compile(keras.optimizers.Adam(1e-2), run_eagerly=True)
     before = [np.array(w) for w in flow.trainable_variables]
     for _ in range(2):

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from layer_cases import CASES, draw_input
+from layer_cases import CASES, draw_input, in_flow
 from models import jitter
 from nets import some
 
@@ -36,10 +36,10 @@ def inputs_of(name):
 
 
 def flow_of(name, dtype=None):
-    """The layer alone; behind copies of the data where it takes several inputs."""
+    """The layer alone, and what must stand behind it; behind copies of the data where it takes several inputs."""
     layer, shape = make(name, dtype), CASES[name][1]
     if not isinstance(shape, list):
-        return FlowModel([keras.Input(shape), layer], dtype=dtype)
+        return FlowModel([keras.Input(shape), *in_flow(layer, dtype)], dtype=dtype)
     x = keras.Input(shape[0])
     branches = [fl.Split(s[-1], dtype=dtype)(x) if s[-1] < shape[0][-1] else x for s in shape]
     return FlowModel(keras.Model(x, layer(branches)), dtype=dtype)
@@ -127,7 +127,7 @@ def test_policies(name):
         full = "float64" if policy == "float64" else "float32"
         assert all(w.dtype == full for w in flow.trainable_variables)
         outputs = keras.tree.flatten(flow.network(x))
-        half = policy == "mixed_bfloat16" and name != "dequantize"
+        half = policy == "mixed_bfloat16" and not name.startswith(("dequantize", "subsample"))
         assert all(z.dtype == ("bfloat16" if half else full) for z in outputs)
         layer = flow.network.layers[-1]
         assert type(layer).from_config(layer.get_config()).dtype_policy.name == policy

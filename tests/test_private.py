@@ -142,3 +142,21 @@ def test_gradients_are_summed_once(two_devices):
     two_devices.run(tf.function(lambda: optimizer.apply([tf.constant([2.0])])))
     first, _ = private.adam_slots(optimizer, weight)
     np.testing.assert_allclose(keras.ops.convert_to_numpy(tf.convert_to_tensor(first.value)), [0.4], rtol=1e-6)
+
+
+def test_moving_averages_of_weights_take_their_place_for_a_while():
+    flow, x = small_flow(), normal(8, 3)
+    flow.compile(FusedAdam(0.1, use_ema=True, ema_momentum=0.5), jit_compile=False)
+    kept = []
+    for _ in range(3):
+        flow.train_on_batch(x)
+        kept.append([np.array(w) for w in flow.trainable_weights])
+    with private.averaged(flow) as differs:
+        assert differs
+        for weight, first, second, third in zip(flow.trainable_weights, *kept, strict=True):
+            np.testing.assert_allclose(weight, 0.25 * first + 0.25 * second + 0.5 * third, atol=1e-6)
+    for weight, last in zip(flow.trainable_weights, kept[-1], strict=True):
+        np.testing.assert_array_equal(weight, last)
+    flow.compile(FusedAdam(0.1))
+    with private.averaged(flow) as differs:
+        assert not differs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from cases import CASES, linear
+from cases import CASES, flow_layer, linear
 from flows import exact_flow, noisy_flow
 from nets import some
 
@@ -57,19 +57,21 @@ TWO_INPUTS = (
     "concatenate",
     "whiten",
     "whiten_spline",
+    "whiten_mixture",
+    "whiten_affine_mixture",
     "whiten_constant",
     "given_whiten",
     "sum",
     "sum_funnel",
     "multiply",
+    "multiply_gate",
 )
-TWO_INPUTS += ("multiply_gate",)
 SINGLE_INPUT = [name for name in CASES if name not in TWO_INPUTS]
 
 
 @pytest.mark.parametrize("name", some(SINGLE_INPUT, every=2))
 def test_every_layer_scores_and_samples_with_unknown_batch_size(name):
-    flow = FlowDistribution(CASES[name](tf.float32))
+    flow = FlowDistribution(flow_layer(name, tf.float32))
     x = tf.cast(flow.sample(3, seed=1), tf.float32)
     signature = [tf.TensorSpec([None, *flow.event_shape])]
     for num_draws in (1, 3):

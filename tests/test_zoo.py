@@ -119,6 +119,45 @@ def test_what_cannot_be_built_is_named(name, shape, message):
         zoo.build(name, shape)
 
 
+@pytest.mark.parametrize("shape, levels", [((6, 5, 1), 4), ((4, 4, 3), 256), ((9, 1), 3)], ids=str)
+def test_best_networks_for_whole_numbers(shape, levels):
+    keras.utils.set_random_seed(0)
+    x = np.random.default_rng(0).integers(0, levels, [16, *shape], np.uint8)
+    flow = zoo.build("best_small", shape, levels=levels, width=8, dropout=0.1)
+    flow.adapt(x, seed=0)
+    flow.compile("adam", jit_compile=False)
+    flow.fit(x, epochs=1, verbose=0)
+    assert np.isfinite(flow.log_prob(x, seed=0)).all()
+    samples = np.asarray(flow.sample(3, seed=0))
+    assert samples.shape == (3, *shape) and np.array_equal(samples, np.clip(np.round(samples), 0, levels - 1))
+    assert flow.network.output_shape == (None, shape[-1])
+
+
+def test_best_networks_for_real_numbers():
+    keras.utils.set_random_seed(0)
+    generator = np.random.default_rng(0)
+    for shape in ((4, 4, 1), (5,)):
+        x = generator.normal(3, 2, size=(40, *shape)).astype("float32")
+        flow = zoo.build("best_small", shape, width=8)
+        flow.adapt(x, seed=0)
+        flow.compile("adam", jit_compile=False)
+        flow.fit(x, epochs=1, verbose=0)
+        assert flow.is_exact and np.isfinite(flow.log_prob(x)).all()
+    with pytest.raises(ValueError, match="chooses among levels, so it takes no stages, transform"):
+        zoo.build("best", (8, 8, 1), levels=4, transform="affine", stages=2)
+
+
+def test_best_network_given_a_condition():
+    keras.utils.set_random_seed(0)
+    x, y = np.random.default_rng(0).integers(0, 4, [30, 4, 4, 1], np.uint8), np.arange(30) % 3
+    x[y == 2] = 0
+    flow = zoo.build("best_small", (4, 4, 1), levels=4, condition=zoo.labels(3), width=8)
+    flow.adapt(x, condition=y)
+    flow.compile(keras.optimizers.Adam(0.02), jit_compile=False)
+    flow.fit([x, y], epochs=30, verbose=0)
+    assert np.mean(flow.sample(20, seed=0, condition=2)) < 0.5 < np.mean(flow.sample(20, seed=0, condition=1))
+
+
 @pytest.mark.slow
 def test_networks_given_a_condition():
     keras.utils.set_random_seed(0)

@@ -1,18 +1,20 @@
 """Scalar functions whose parameters a network gives: they turn a dropped value into a standard normal residual.
 
 A transform has `size`, the number of parameters for one value, and two functions of (x, parameters (..., size)) that
-return a value and a log-slope for each entry. With all parameters zero it is the identity. `is_odd` says whether
-T(-x) = -T(x) for all parameters.
+return a value and a log-slope for each entry. With all parameters zero it is the identity, or next to it. `is_odd` says
+whether T(-x) = -T(x) for all parameters.
 
 These are not bijectors: `tfp_flowify.bijectors.Whiten`, `Funnel` and `Coupling` make bijectors of them.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.math.limits import floored
+from tfp_flowify.math.normals import from_normal, to_normal
 from tfp_flowify.math.spline import spline_forward, spline_inverse
 
-__all__ = ["Spline", "Stack", "Standardize"]
+__all__ = ["Mixture", "Spline", "Stack", "Standardize"]
 
 
 class Standardize:
@@ -80,6 +82,39 @@ class Spline:
         # [0, bound] is stretched to [-bound, bound], where the spline lives, and back.
         value, log_slope = function(2 * tf.abs(x) - self.bound, parameters, self.bins, self.bound)
         return tf.sign(x) * 0.5 * (value + self.bound), log_slope
+
+
+class Mixture:
+    """z = Phi^-1(F(x)) with F a mixture of normals: a density with several modes. One part is `Standardize`.
+
+    Parameters: a logit of the weight, a centre and a log-scale for each part, [logits, centres, log_scales]. With all
+    of them zero the centres are still apart, else they would never part in training.
+
+    Args:
+      parts: Number of normal distributions.
+      spread: The centres are `spread` times -1 ... 1, beside the parameters.
+
+    >>> mixture = Mixture(parts=2)
+    >>> z, _ = mixture.forward(tf.constant(0.0), tf.zeros([mixture.size]))
+    >>> mixture.size, abs(float(z))
+    (6, 0.0)
+    """
+
+    is_odd = False
+
+    def __init__(self, parts: int = 4, spread: float = 0.5):
+        if parts < 1:
+            raise ValueError(f"A mixture has one part or more. Received: parts={parts}")
+        self.parts, self.size = parts, 3 * parts
+        apart = np.zeros([3, parts])
+        apart[1] = np.linspace(-spread, spread, parts) if parts > 1 else 0.0
+        self.start = apart.reshape(-1)
+
+    def forward(self, x, parameters):
+        return to_normal(x, parameters + tf.cast(self.start, parameters.dtype))
+
+    def inverse(self, z, parameters):
+        return from_normal(z, parameters + tf.cast(self.start, parameters.dtype))
 
 
 class Stack:

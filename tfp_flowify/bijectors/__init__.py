@@ -16,6 +16,7 @@ from tfp_flowify.bijectors.fourier import FourierConv2D
 from tfp_flowify.bijectors.given import Given
 from tfp_flowify.bijectors.graph import Graph, Node, Sequential
 from tfp_flowify.bijectors.grouped import GroupedExpm, GroupedLinear
+from tfp_flowify.bijectors.levels import Levels
 from tfp_flowify.bijectors.linear import Diagonal, Linear
 from tfp_flowify.bijectors.normalize import Multiply, Normalize
 from tfp_flowify.bijectors.orthogonal import Cayley, Expm, Householder
@@ -30,7 +31,9 @@ from tfp_flowify.bijectors.pooling import (
     MaxPool2D,
 )
 from tfp_flowify.bijectors.shaped_noise import ShapedNoise
+from tfp_flowify.bijectors.spread import Spread
 from tfp_flowify.bijectors.stochastic import Dequantize, Stochastic
+from tfp_flowify.bijectors.subsample import Stage, Subsample
 from tfp_flowify.bijectors.unfold import Unfold
 from tfp_flowify.bijectors.whiten_by_flow import WhitenByFlow
 
@@ -66,6 +69,7 @@ __all__ = [
     "GroupedLinear",
     "Householder",
     "LeakyReLU",
+    "Levels",
     "Linear",
     "Logit",
     "MaxPool",
@@ -83,8 +87,11 @@ __all__ = [
     "Sigmoid",
     "Spline",
     "Split",
+    "Spread",
+    "Stage",
     "StagedFunnel",
     "Stochastic",
+    "Subsample",
     "Sum",
     "Unfold",
     "Whiten",

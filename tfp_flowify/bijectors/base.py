@@ -61,6 +61,9 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
     #: How many whole numbers 0 ... levels - 1 the first input takes; None where it takes real numbers.
     levels = None
 
+    #: The same of the first output: whole numbers that a layer hands on; None where it gives real numbers.
+    output_levels = None
+
     #: Whether the layer only moves entries about.
     only_moves = False
 

@@ -54,7 +54,7 @@ class Bound(FlowBijector):
             dtype=bijector.dtype,
             name=bijector.name,
         )
-        self.is_onto, self.levels = bijector.is_onto, bijector.levels
+        self.is_onto, self.levels, self.output_levels = bijector.is_onto, bijector.levels, bijector.output_levels
         self.only_moves, self.keeps_signs = bijector.only_moves, bijector.keeps_signs
 
     def forward_and_log_det(self, parts, context):

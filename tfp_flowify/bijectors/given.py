@@ -27,7 +27,7 @@ class Given(FlowBijector):
         super().__init__(
             layer.inputs, layer.outputs, layer.noise, layer.residuals, layer.dtype, name or f"Given_{layer.name}"
         )
-        self.is_onto, self.levels = layer.is_onto, layer.levels
+        self.is_onto, self.levels, self.output_levels = layer.is_onto, layer.levels, layer.output_levels
         self.only_moves, self.keeps_signs = layer.only_moves, layer.keeps_signs
 
     def forward_and_log_det(self, parts, context):

@@ -69,8 +69,9 @@ class Graph(FlowBijector):
 
     def __init__(self, nodes, inputs: dict, outputs, name=None):
         self._input_names, self._output_names = tuple(inputs), _names(outputs)
-        self.nodes, open_wires = _connect(nodes, inputs)
+        self.nodes, open_wires, whole = _connect(nodes, inputs)
         _check_ends(open_wires, self._output_names)
+        self.output_levels = whole.get(self._output_names[0])
         super().__init__(
             inputs=inputs.values(),
             outputs=[open_wires[wire] for wire in self._output_names],
@@ -163,8 +164,8 @@ def _total(log_dets):
 
 
 def _connect(nodes, inputs):
-    """Nodes whose bijectors know their shapes, and the shapes of the wires that stay open behind the last one."""
-    connected, wires, signed = [], {wire: as_shape(shape) for wire, shape in inputs.items()}, set()
+    """Nodes whose bijectors know their shapes; shapes of the wires that stay open; levels of those of whole numbers."""
+    connected, wires, signed, whole = [], {wire: as_shape(shape) for wire, shape in inputs.items()}, set(), {}
     for given in nodes:
         node = given._replace(inputs=_names(given.inputs), outputs=_names(given.outputs))
         _check_inputs(node, wires)
@@ -175,6 +176,7 @@ def _connect(nodes, inputs):
                 f"{node.bijector.name} takes {sorted(signed.intersection(node.inputs))}, whose signs came from a code: "
                 "no density may depend on them. Only Whiten with an odd transform may take them."
             )
+        whole.update(_whole_numbers(node, whole))
         signed -= set(node.inputs)
         signed |= {wire for wire, d in node.named_residuals.items() if isinstance(d, SignedNormal)}
         taken = [wire for wire in node.outputs if wire in wires]
@@ -185,7 +187,25 @@ def _connect(nodes, inputs):
             )
         wires.update(zip(node.outputs, node.bijector.shapes_out, strict=False))
         connected.append(node)
-    return connected, wires
+    return connected, wires, whole
+
+
+def _whole_numbers(node, whole) -> dict:
+    """The output of a node, by the number of its levels, where it hands on whole numbers; an error where it cannot.
+
+    Args:
+      node: A node.
+      whole: Number of levels of the wires that carry whole numbers; those that the node takes are removed.
+    """
+    bijector, taken = node.bijector, {wire: whole.pop(wire) for wire in node.inputs if wire in whole}
+    if taken and bijector.only_moves:
+        return {node.outputs[0]: next(iter(taken.values()))}
+    if any(bijector.levels != levels for levels in taken.values()):
+        raise ValueError(
+            f"{bijector.name} takes {taken}, whole numbers by wire and number of levels, and they have no density. Put "
+            "Dequantize(levels) in front of it."
+        )
+    return {} if bijector.output_levels is None else {node.outputs[0]: bijector.output_levels}
 
 
 def _names(wires) -> tuple:

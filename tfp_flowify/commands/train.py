@@ -29,9 +29,9 @@ def add_arguments(parser):
     )
     what.add_argument(
         "--model",
-        help="for images fmlp, fconv1, fconv2, fconv1_nsf, fconv2_nsf; for tables fmlp, fmlp_same_x5, fmlp_128x3, "
-        "fmlp_128_64_32 with any numbers; or a .keras file, a network of the raw data to be flowified (default: "
-        "fconv2, for tables fmlp)",
+        help="best, best_small or best_large; the paper's, for images fmlp, fconv1, fconv2, fconv1_nsf, fconv2_nsf, "
+        "for tables fmlp, fmlp_same_x5, fmlp_128x3, fmlp_128_64_32 with any numbers; or a .keras file, a network of "
+        "the raw data to be flowified (default: best, best_small for small images or few of them, fmlp for tables)",
     )
     what.add_argument(
         "--by", choices=["auto", "layer", "block", "model"], help="how a .keras file is flowified (default: auto)"
@@ -64,7 +64,9 @@ def add_arguments(parser):
     )
     long.add_argument("--resume", action="store_true", help="go on with the run in --out, with its own arguments")
     how = parser.add_argument_group("how")
-    how.add_argument("--batch-size", type=int, metavar="N", help="(default: 128, for tables 512)")
+    how.add_argument(
+        "--batch-size", type=int, metavar="N", help="(default: 64 for best, 128 for the paper's, 512 for tables)"
+    )
     how.add_argument(
         "--learning-rate",
         type=float,
@@ -73,6 +75,30 @@ def add_arguments(parser):
     )
     how.add_argument(
         "--clip-norm", type=float, metavar="N", help="cut gradients to this norm; 0 for never (default: 0)"
+    )
+    how.add_argument(
+        "--weight-decay", type=float, metavar="N", help="of the kernels of networks, at each step (default: 0)"
+    )
+    how.add_argument(
+        "--average",
+        type=float,
+        metavar="N",
+        help="test and export moving averages of the weights, of this momentum, say 0.999 (default: 0, none)",
+    )
+    how.add_argument(
+        "--dropout",
+        type=float,
+        metavar="N",
+        help="in the networks of best (default: 0.3 for fewer than 10,000 examples, else 0)",
+    )
+    how.add_argument(
+        "--shift", type=int, metavar="N", help="move images by up to N pixels at random, in training (default: 0)"
+    )
+    how.add_argument(
+        "--patience",
+        type=int,
+        metavar="N",
+        help="stop after N epochs without a better validation figure; 0 for never (default: 20)",
     )
     how.add_argument("--seed", type=int, metavar="N", help="of weights, order and noise (default: 0)")
     how.add_argument("--noise", choices=["normal", "uniform"], help="where layers add dimensions (default: normal)")
@@ -83,8 +109,8 @@ def add_arguments(parser):
     )
     how.add_argument(
         "--transform",
-        choices=["affine", "spline", "affine+spline"],
-        help="of that density (default: affine, for tables affine+spline)",
+        choices=["affine", "spline", "affine+spline", "affine+mixture"],
+        help="of that density (default: affine+mixture, for tables affine+spline; affine is the paper's)",
     )
     how.add_argument(
         "--stages",

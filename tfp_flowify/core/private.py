@@ -4,6 +4,8 @@ Names that start with an underscore may change in any release of these libraries
 pyproject.toml reads this file first; tests/test_private.py fails where one of them has changed.
 """
 
+import contextlib
+
 import keras
 import tensorflow as tf
 from keras.src.trainers import compile_utils
@@ -112,6 +114,25 @@ def adam_slots(optimizer, variable) -> tuple:
     """The first and second moment that `keras.optimizers.Adam` keeps for a variable."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
+
+
+@contextlib.contextmanager
+def averaged(model):
+    """A model with the moving averages of its weights for a while, where its optimizer keeps some; tells whether.
+
+    As `keras.callbacks.SwapEMAWeights` does, which knows of epochs and predictions only.
+    """
+    optimizer = model.optimizer
+    averages = optimizer._model_variables_moving_average if optimizer.use_ema and optimizer.built else []
+    weights = optimizer._trainable_variables if averages else []
+    before = [keras.ops.copy(weight) for weight in weights]
+    for weight, average in zip(weights, averages, strict=True):
+        weight.assign(average)
+    try:
+        yield bool(averages)
+    finally:
+        for weight, value in zip(weights, before, strict=True):
+            weight.assign(value)
 
 
 def untracked(module: tf.Module, value):

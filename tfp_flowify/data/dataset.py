@@ -74,7 +74,7 @@ class Data:
         return f"{self.name}: {sizes} examples to train, validate and test, shape {self.shape}, {kind}{given}"
 
 
-def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0, condition=None) -> tf.data.Dataset:
+def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0, condition=None, shift: int = 0) -> tf.data.Dataset:
     """Endless batches of shuffled examples; one epoch is `len(x) // batch_size` of them.
 
     Examples keep their dtype: bytes stay bytes until the flow takes them. The order depends on the seed and the number
@@ -86,6 +86,7 @@ def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0, condition=N
       seed: Seed for the order.
       first_epoch: Number of the epoch to begin with.
       condition: An array with a row for each example; then batches are {"x": x, "condition": condition}.
+      shift: Images are moved by up to so many pixels, at random; their borders are mirrored.
 
     >>> [batch.numpy().tolist() for batch in batches(np.arange(4), 2, seed=1).take(2)]
     [[1, 2], [0, 3]]
@@ -100,16 +101,36 @@ def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0, condition=N
         whole = count // batch_size
         return tf.data.Dataset.from_tensor_slices(tf.reshape(rows[: whole * batch_size], [whole, batch_size]))
 
-    def take(rows):
+    def take(number, rows):
         batch = tf.gather(examples, rows)
+        batch = shifted(batch, shift, tf.stack([tf.cast(seed, tf.int64), number])) if shift else batch
         return batch if given is None else {"x": batch, "condition": tf.gather(given, rows)}
 
     epochs = tf.data.Dataset.counter(first_epoch, dtype=tf.int64).map(lambda epoch: tf.cast(epoch, tf.int32))
-    rows = epochs.flat_map(order)
+    rows = epochs.flat_map(order).enumerate(start=first_epoch * (count // batch_size))
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     taken = rows.map(take, num_parallel_calls=tf.data.AUTOTUNE)
     return taken.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def shifted(images, most: int, seed):
+    """Images (n, height, width, channels), each moved by up to `most` pixels along both sides; borders are mirrored.
+
+    >>> moved = shifted(tf.reshape(tf.range(8), [1, 4, 2, 1]), 1, seed=[0, 0])
+    >>> moved.shape.as_list()
+    [1, 4, 2, 1]
+    """
+    count, height, width = tf.unstack(tf.shape(images)[:3])
+    if images.shape.rank != 4 or most > min(images.shape[1:3]):
+        raise ValueError(
+            f"Images (height, width, channels) are moved, by no more pixels than they have. Received: shift={most} for "
+            f"examples of shape {tuple(images.shape[1:])}"
+        )
+    wide = tf.pad(images, [(0, 0), (most, most), (most, most), (0, 0)], mode="SYMMETRIC")
+    first = tf.random.stateless_uniform([count, 2], seed, 0, 2 * most + 1, tf.int32)
+    rows, columns = (first[:, i, tf.newaxis] + tf.range(size) for i, size in enumerate((height, width)))
+    return tf.gather(tf.gather(wide, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)
 
 
 def random_split(x, validation: float = 0.1, test: float = 0.1) -> tuple:

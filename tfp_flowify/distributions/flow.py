@@ -64,6 +64,11 @@ class FlowDistribution(AllVariables, Unbatched):
         check_layer(bijector, "FlowDistribution")
         if len(bijector.inputs) != 1:
             raise ValueError(f"A flow has one input. Received: {bijector.name} with inputs {bijector.inputs}")
+        if bijector.output_levels is not None:
+            raise ValueError(
+                f"The output of {bijector.name} is whole numbers, which have no density. Put "
+                f"Dequantize({bijector.output_levels}) behind it."
+            )
         self.bijector = bijector
         self.condition_shape = condition_shape if condition_shape is None else as_shape(condition_shape)
         self._layers_to_prepare = untracked(self, layers_to_prepare(bijector))

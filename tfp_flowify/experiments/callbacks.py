@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.core.private import averaged
 from tfp_flowify.experiments.clock import clock_time
 from tfp_flowify.experiments.figures import likelihoods
 from tfp_flowify.experiments.machine import peak_memory
@@ -50,10 +51,34 @@ class CosineDecay(keras.callbacks.Callback):
         return share if self.clock.budget is None else self.workers.of_first(share)
 
 
+class StopWithoutProgress(keras.callbacks.Callback):
+    """Stops a run whose validation figure has not been better for some epochs: small data are soon known by heart.
+
+    Args:
+      patience: Number of these epochs; 0 to go on whatever comes.
+      in_bits: Whether figures are in bits per dimension, where less is better.
+      rows: Rows of the epochs before.
+      log: Function called with each progress message.
+    """
+
+    def __init__(self, patience: int, in_bits: bool, rows, log=print):
+        super().__init__()
+        self.patience, self.sign, self.log = patience, 1 if in_bits else -1, log
+        self.figures = [self.sign * row["validation"] for row in rows]
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.figures.append(self.sign * logs["validation"])
+        since = len(self.figures) - 1 - int(np.argmin(self.figures))
+        if 0 < self.patience <= since and not self.model.stop_training:
+            self.model.stop_training = True
+            self.log(f"Validation has not been better for {since} epochs: training ends here.")
+
+
 class Validation(keras.callbacks.Callback):
     """Adds `validation` to the logs of an epoch: bits per dimension, or nats, of held-out examples.
 
-    The noise is the same each time, so that epochs differ by what was learned alone.
+    The noise is the same each time, so that epochs differ by what was learned alone. Where weights are averaged, it is
+    the figure of the averages.
 
     Args:
       data: The data of the run.
@@ -66,7 +91,8 @@ class Validation(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         logs["train"] = logs["bits_per_dim"] if self.in_bits else -logs["nll"]
-        logs["validation"] = float(np.mean(likelihoods(self.model, self.x, self.in_bits, seed=0, **self.given)))
+        with averaged(self.model):
+            logs["validation"] = float(np.mean(likelihoods(self.model, self.x, self.in_bits, seed=0, **self.given)))
 
 
 def steps_of(flow) -> int:

@@ -7,6 +7,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+from tfp_flowify.core.private import averaged
 from tfp_flowify.experiments.durable import DurableFiles, moved_into
 from tfp_flowify.experiments.keras_file import load_keras_file
 from tfp_flowify.model import FlowModel
@@ -122,12 +123,15 @@ class RunFolder:
             writer.writerows(rows)
 
     def save(self, flow, is_best: bool):
-        """Keeps a flow as the last, and maybe as the best. The last goes last: a kill before it repeats an epoch."""
+        """Keeps a flow as the last, and maybe as the best. The last goes last: a kill before it repeats an epoch.
+
+        Where weights are averaged, the best has the averages.
+        """
         with self.files.replaced(self.last, spare_is_copy=False) as new_last:
             flow.save(new_last)
             if is_best:
-                with self.files.replaced(self.best) as new_best:
-                    shutil.copyfile(new_last, new_best)
+                with self.files.replaced(self.best) as new_best, averaged(flow) as differs:
+                    flow.save(new_best) if differs else shutil.copyfile(new_last, new_best)
 
     def save_before_failure(self, flow):
         """Keeps a flow as it was before a step that failed."""

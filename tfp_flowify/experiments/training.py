@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 from pathlib import Path
 
 import keras
@@ -18,6 +19,7 @@ from tfp_flowify.experiments.callbacks import (
     Recorder,
     StopOnInterrupt,
     StopWhereNotFinite,
+    StopWithoutProgress,
     Validation,
     steps_of,
 )
@@ -34,24 +36,31 @@ from tfp_flowify.optimizer import FusedAdam
 LEAST_STEPS = 100
 
 #: Options that may be zero; all other numbers are positive.
-MAY_BE_ZERO = ("seed", "clip_norm")
+MAY_BE_ZERO = ("seed", "clip_norm", "weight_decay", "average", "dropout", "shift", "patience")
 
 #: How long to train.
 BUDGETS = ("minutes", "epochs")
 
 #: Options that may be others when a run is resumed.
-FREE = (*BUDGETS, "data_dir", "download", "strategy", "learning_rate", "clip_norm")
+FREE = (*BUDGETS, "data_dir", "download", "strategy", "learning_rate", "clip_norm", "patience")
 
 #: With fewer training examples there is a warning.
 FEW_EXAMPLES = 100
+
+#: With fewer training examples, networks are small and have dropout.
+FEW_FOR_NETWORKS = 10_000
+
+#: Images of no more numbers are learned by small networks.
+SMALL_IMAGE = 256
 
 
 @dataclasses.dataclass
 class Options:
     """The options of a run: its data, its network, how it is trained. They are kept in `config.json`.
 
-    Left out, the model is `fconv2` with affine densities and batches of 128 for images, `fmlp` with splines behind them
-    and batches of 512 for tables; XLA is used where there is a GPU.
+    Left out, the model is `best_small` for small images or few of them, else `best`, with batches of 64; for tables
+    `fmlp`, with batches of 512. The paper's networks have mixtures of normals for densities, for tables splines. With
+    few examples `best` has dropout. XLA is used where there is a GPU.
     """
 
     data: str = "digits"
@@ -61,11 +70,16 @@ class Options:
     batch_size: int | None = None
     learning_rate: float = 2e-3
     clip_norm: float = 0.0
+    weight_decay: float = 0.0
+    average: float = 0.0
+    dropout: float | None = None
+    shift: int = 0
+    patience: int = 20
     seed: int = 0
     noise: str = "normal"
     transform: str | None = None
-    stages: int = 1
-    density: str = "funnel"
+    stages: int | None = None
+    density: str | None = None
     by: str = "auto"
     precision: str = "float32"
     strategy: str = "none"
@@ -86,19 +100,34 @@ class Options:
                 raise ValueError(f"{name} must be {least}. Received: {name}={value}")
         if self.minutes is None and self.epochs is None:
             raise ValueError("Say how long to train: minutes=N, epochs=N or both.")
+        for name in ("average", "dropout"):
+            if (getattr(self, name) or 0) >= 1:
+                raise ValueError(f"{name} must be less than one. Received: {name}={getattr(self, name)}")
 
     def completed(self, data: Data) -> "Options":
         """With what depends on the data."""
-        model, batch_size, transform = ("fconv2", 128, "affine") if data.is_image else ("fmlp", 512, "affine+spline")
+        model = _absolute(self.model) if is_file(self.model) else self.model or _model_for(data)
+        is_best, few = model in zoo.BEST_MODELS, len(data.train) < FEW_FOR_NETWORKS
+        batch_size = (64 if is_best else 128) if data.is_image else 512
+        transform = None if is_best else "affine+mixture" if data.is_image else "affine+spline"
         return dataclasses.replace(
             self,
-            model=_absolute(self.model) if is_file(self.model) else self.model or model,
+            model=model,
             batch_size=self.batch_size or min(batch_size, len(data.train)),
             transform=self.transform or transform,
+            dropout=(0.3 if is_best and few else None) if self.dropout is None else self.dropout,
             xla=bool(tf.config.list_physical_devices("GPU")) if self.xla is None else self.xla,
             data=_absolute(self.data) if Path(self.data).exists() and self.data not in NAMES else self.data,
             data_dir=self.data_dir and _absolute(self.data_dir),
         )
+
+
+def _model_for(data: Data) -> str:
+    """The network that data are learned by where none is asked for."""
+    if not data.is_image:
+        return "fmlp"
+    is_small = math.prod(data.shape) <= SMALL_IMAGE or len(data.train) < FEW_FOR_NETWORKS
+    return "best_small" if is_small else "best"
 
 
 def is_file(model: str | None) -> bool:
@@ -222,7 +251,7 @@ def _options_of(folder, given: dict) -> Options:
 
 
 def _fresh_flow(options, data: Data):
-    density = {"transform": options.transform, "stages": options.stages, "density": options.density}
+    density = {name: getattr(options, name) for name in ("transform", "stages", "density", "dropout")}
     condition = None
     if data.condition is not None:
         condition = zoo.labels(data.classes) if data.classes else data.condition.shape
@@ -232,9 +261,21 @@ def _fresh_flow(options, data: Data):
         flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, condition, **density)
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
     flow.adapt(data.train[spread], seed=options.seed, **data.given("train", spread))
-    optimizer = FusedAdam(options.learning_rate, global_clipnorm=options.clip_norm or None)
-    flow.compile(optimizer, jit_compile=_uses_xla(options))
+    flow.compile(_optimizer(options, flow), jit_compile=_uses_xla(options))
     return flow
+
+
+def _optimizer(options, flow):
+    optimizer = FusedAdam(
+        options.learning_rate,
+        global_clipnorm=options.clip_norm or None,
+        weight_decay=options.weight_decay or None,
+        use_ema=options.average > 0,
+        ema_momentum=options.average or 0.99,
+    )
+    # Only kernels of networks decay: scales and rotations are not large or small, but right or wrong.
+    optimizer.exclude_from_weight_decay([w for w in flow.trainable_weights if w.name != "kernel"])
+    return optimizer
 
 
 def _uses_xla(options) -> bool:
@@ -307,6 +348,7 @@ def _fit(flow, data, options, folder, workers, log) -> bool:
                 interrupt,
                 CosineDecay(clock, options.learning_rate, workers),
                 Validation(data, options.validation_examples),
+                StopWithoutProgress(options.patience, data.is_image, rows, log),
                 StopWhereNotFinite(folder, lambda step: next(iter(_batches_after(step, data, options))), workers),
                 *(records if workers.is_first else []),
             ],
@@ -317,5 +359,7 @@ def _fit(flow, data, options, folder, workers, log) -> bool:
 def _batches_after(steps, data, options):
     """The batches that follow a number of steps; they depend on nothing else but the seed."""
     one_pass = len(data.train) // options.batch_size
-    first_epochs = batches(data.train, options.batch_size, options.seed, steps // one_pass, **data.given("train"))
+    first_epochs = batches(
+        data.train, options.batch_size, options.seed, steps // one_pass, shift=options.shift, **data.given("train")
+    )
     return first_epochs.skip(steps % one_pass)

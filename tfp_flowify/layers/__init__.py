@@ -19,7 +19,7 @@ from tfp_flowify.layers.base import Dropping, FlowLayer
 from tfp_flowify.layers.branches import Add, Concatenate, Duplicate, Residual
 from tfp_flowify.layers.conditional import ConditionalAffine, ConditionalSpline
 from tfp_flowify.layers.convolution import Conv1D, Conv2D, Conv3D, DepthwiseConv1D, DepthwiseConv2D, FourierConv2D
-from tfp_flowify.layers.coupling import SplineCoupling
+from tfp_flowify.layers.coupling import Coupling, SplineCoupling
 from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.linear import Dense, Linear
 from tfp_flowify.layers.normalization import LayerNormalization, Multiply
@@ -50,6 +50,7 @@ from tfp_flowify.layers.shapes import (
     ZeroPadding3D,
 )
 from tfp_flowify.layers.stochastic import Dequantize, Stochastic
+from tfp_flowify.layers.subsample import Spread, Subsample
 
 __all__ = [
     "ELU",
@@ -66,6 +67,7 @@ __all__ = [
     "Conv1D",
     "Conv2D",
     "Conv3D",
+    "Coupling",
     "Cropping1D",
     "Cropping2D",
     "Cropping3D",
@@ -105,7 +107,9 @@ __all__ = [
     "Spline",
     "SplineCoupling",
     "Split",
+    "Spread",
     "Stochastic",
+    "Subsample",
     "Tanh",
     "Widen",
     "ZeroPadding1D",

@@ -18,6 +18,13 @@ def positive(name: str, value) -> float:
     return float(value)
 
 
+def share(name: str, value) -> float:
+    """A share of something, less than all of it, or an error that names it."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} is a share: zero or more, and less than one. Received: {name}={value}")
+    return float(value)
+
+
 def sizes(name: str, value, ndims: int) -> tuple:
     """A number for all axes, or one for each."""
     values = tuple(value) if isinstance(value, list | tuple) else (value,) * ndims

@@ -10,9 +10,10 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.core.checks import as_list, whole_number
-from tfp_flowify.layers.arguments import check_full_precision, drop_fixed
-from tfp_flowify.layers.conditioners import PerChannel, conditioner_for, ensure_built
+from tfp_flowify.layers.arguments import check_full_precision, drop_fixed, share
+from tfp_flowify.layers.conditioners import PerChannel, ensure_built
 from tfp_flowify.layers.densities import Densities, register
+from tfp_flowify.layers.networks import conditioner_for
 
 # What `Layer` takes care of itself.
 _OF_KERAS = ("self", "args", "kwargs", "name", "dtype", "trainable", "autocast", "activity_regularizer")
@@ -94,9 +95,12 @@ class Dropping(FlowLayer):
         standard normal, with no weights (the paper's two variants); or a network of one's own: any Keras model of the
         output, or of the output and the condition, that gives the parameters of the transform. The network of "funnel"
         sees the condition, where the flow has one.
-      transform: How what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline" or
-        "affine+spline".
+      transform: How what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline",
+        "affine+spline" or "affine+mixture" (of four normals).
       width: Units of the hidden layers of that small network; chosen by its input and output if left out.
+      depth: Number of residual blocks of a deeper network in its place; on images that one also sees where a pixel is,
+        and what an image has in common. Better, and slower.
+      dropout: Share of the units inside the blocks that are left out at random in training; for small data.
 
     >>> from tfp_flowify.layers import Dense
     >>> own = keras.Sequential([keras.Input([2]), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
@@ -107,9 +111,12 @@ class Dropping(FlowLayer):
     #: Whether what is dropped is positive by nature, so that its density is one of sizes.
     odd = False
 
-    def __init__(self, *args, density="funnel", transform="affine", width=None, **kwargs):
+    def __init__(self, *args, density="funnel", transform="affine", width=None, depth=None, dropout=0.0, **kwargs):
         super().__init__(*args, **kwargs)
         self.width = width if width is None else whole_number("width", width)
+        self.depth, self.dropout = depth if depth is None else whole_number("depth", depth), share("dropout", dropout)
+        if self.dropout and self.depth is None:
+            raise ValueError(f"dropout is for networks of residual blocks. Received: dropout={dropout}, depth=None")
         if density not in ("funnel", "multiscale") and not isinstance(density, keras.layers.Layer):
             raise ValueError(f'density is "funnel", "multiscale" or a Keras model. Received: density={density!r}')
         make_transform(transform)
@@ -133,7 +140,10 @@ class Dropping(FlowLayer):
             return None
         network, size = self.density, make_transform(self.transform, self.odd).size
         if network == "funnel":
-            network = conditioner_for(given, dropped, size, self.dtype_policy, kind, self.width, densities.condition)
+            sizes = {"width": self.width, "depth": self.depth, "dropout": self.dropout}
+            network = conditioner_for(
+                given, dropped, size, self.dtype_policy, kind, condition=densities.condition, **sizes
+            )
         shape = ensure_built(network, given, densities.condition)[1:]
         numbers = shape[-1] if kind == "last" else None if None in shape else math.prod(shape)
         wanted = [size * math.prod(dropped), size * math.prod(or_dropped or dropped)]
@@ -178,6 +188,7 @@ def make_transform(name: str, odd=False):
         "affine": lambda: affine,
         "spline": lambda: spline(odd=odd),
         "affine+spline": lambda: transforms.Stack([affine, spline(bound=3.0, odd=odd)]),
+        "affine+mixture": lambda: transforms.Stack([affine, transforms.Mixture()]),
     }
     if name not in kinds:
         raise ValueError(f"transform is one of {list(kinds)}. Received: transform={name!r}")

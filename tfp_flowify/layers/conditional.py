@@ -5,7 +5,8 @@ from tfp_flowify import transforms
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.arguments import positive
 from tfp_flowify.layers.base import FlowLayer, register
-from tfp_flowify.layers.conditioners import KerasFunction, conditioner_for, ensure_built
+from tfp_flowify.layers.conditioners import KerasFunction, ensure_built
+from tfp_flowify.layers.networks import conditioner_for
 
 
 class TakingCondition(FlowLayer):

@@ -2,7 +2,8 @@
 
 import keras
 
-from tfp_flowify.layers.conditioners import KerasFunction, OfCondition, conditioner_for
+from tfp_flowify.layers.conditioners import KerasFunction, OfCondition
+from tfp_flowify.layers.networks import conditioner_for
 
 register = keras.saving.register_keras_serializable("tfp_flowify")
 
@@ -37,8 +38,8 @@ class Densities(keras.layers.Layer):
         return part
 
     def add(self, name: str, shape=(), value=0.0):
-        """A trainable weight in full precision, filled with a value."""
-        start = keras.initializers.Constant(value)
+        """A trainable weight in full precision, filled with a value, or set by an initializer."""
+        start = value if callable(value) else keras.initializers.Constant(value)
         return self._keep(name, self.add_weight(name=name, shape=shape, initializer=start, autocast=False))
 
     def add_parameters(self, name: str, shape=()) -> OfCondition:
@@ -49,10 +50,10 @@ class Densities(keras.layers.Layer):
         network = conditioner_for(None, shape, 1, self.dtype_policy, condition=self.condition)
         return OfCondition(bias, self.add_conditioner(network))
 
-    def add_conditioner(self, model) -> KerasFunction:
-        """A Keras model that gives the parameters of a density, as a function that bijectors run."""
+    def add_conditioner(self, model, takes_condition=None) -> KerasFunction:
+        """A Keras model that gives the parameters of a density, as a function that bijectors run: `KerasFunction`."""
         self.conditioners.append(self._keep(f"conditioner_{len(self.conditioners)}", model))
-        return KerasFunction(model)
+        return KerasFunction(model, takes_condition=takes_condition)
 
     def add_flow(self, flow):
         """A conditional `FlowModel` that is the density of what a layer drops."""

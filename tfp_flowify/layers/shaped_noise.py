@@ -6,7 +6,7 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.shaped_noise import noise_numbers
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.base import FlowLayer, register
-from tfp_flowify.layers.conditioners import conditioner_for
+from tfp_flowify.layers.networks import conditioner_for
 
 
 @register

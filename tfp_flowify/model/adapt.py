@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.bijectors.binding import Bound
+from tfp_flowify.bijectors.levels import cuts_for
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.core.moments import moments, not_too_small, standardization, typical
 from tfp_flowify.distributions import ConditionalNormal
@@ -83,6 +84,8 @@ class Adapter:
             self._set_relu(bijector, parts[0])
         elif isinstance(bijector, fb.Stochastic):
             self._set_noise(bijector, parts)
+        elif isinstance(bijector, fb.Subsample | fb.Spread):
+            self._set_levels(bijector.levels_of, parts[0])
         return self._values(bijector, parts)
 
     def _forward_by_flow(self, whiten, given, *rest):
@@ -206,6 +209,13 @@ class Adapter:
             x = np.asarray(x, np.float64).reshape(-1, *relu.inputs[0])
             squares = np.sum(np.minimum(x, 0) ** 2, axis=0) / np.maximum(np.sum(x < 0, axis=0), 1)
             log_scale.assign(np.log(not_too_small(np.sqrt(squares))))
+
+    def _set_levels(self, levels, x):
+        """Sets the cuts between levels so that each level has the share that it has in the data."""
+        channels = np.asarray(x, np.int64).reshape(-1, levels.channels).T
+        first_cut, log_gaps = cuts_for([np.bincount(values, minlength=levels.count) for values in channels])
+        self._assign(levels.first_cut, first_cut)
+        self._assign(levels.log_gaps, log_gaps)
 
     def _values(self, bijector, parts):
         return bijector.forward_and_log_det(parts, self._context)[0]

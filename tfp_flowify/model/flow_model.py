@@ -18,9 +18,9 @@ from tfp_flowify.core.seeds import salted
 from tfp_flowify.distributions import ConditionalNormal, DiagonalNormal, FlowDistribution
 from tfp_flowify.layers.arguments import check_full_precision, one_of
 from tfp_flowify.layers.base import make_transform, register
-from tfp_flowify.layers.conditioners import conditioner_for
 from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.graph import model_bijector
+from tfp_flowify.layers.networks import conditioner_for
 from tfp_flowify.model.adapt import Adapter
 from tfp_flowify.model.condition import CONDITION, Condition, Embedding, condition_network
 from tfp_flowify.model.density import Density

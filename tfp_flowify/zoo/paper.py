@@ -1,13 +1,10 @@
-"""The networks of the paper by name, as flows: for its images, for images of any size, and for tables."""
+"""The layers of the paper's networks: for its images, for images of any size, and for tables."""
 
 import itertools
 import math
 import re
 
-import keras
-
 from tfp_flowify import layers
-from tfp_flowify.model import FlowModel
 
 #: Networks for images.
 IMAGE_MODELS = ("fmlp", "fconv1", "fconv2", "fconv1_nsf", "fconv2_nsf")
@@ -20,80 +17,8 @@ TABULAR_MODELS = (
 )
 
 
-def build(name: str, shape, levels=None, noise="normal", seed=None, condition=None, box=None, **density) -> FlowModel:
-    """A flow by the name of its network.
-
-    Whole numbers are dequantized and spread over the line, real numbers standardized; call `adapt` with some examples
-    before training.
-
-    Args:
-      name: For images one of `IMAGE_MODELS`; for tables one of `TABULAR_MODELS`, or any other of their kind:
-        `fmlp_64_32_16` has layers of these widths, `fmlp_64x3` three of 64, `fmlp_same_x5` five that keep the width;
-        or `fmlp`, which narrows to one in at most twelve steps, so that it needs no noise.
-      shape: Shape of one example: (height, width, channels) or (features,). A sequence (length, channels) is an image
-        of width one; with more axes it is made a vector.
-      levels: How many whole numbers the data have; None for real numbers.
-      noise: "normal" or "uniform", for the dimensions that layers add.
-      seed: Seed for the noise in training.
-      condition: What the density is given, see `FlowModel`; `labels(10)` for one of ten classes.
-      box: The sides (low, high) that real numbers lie between; None for any.
-      **density: How what is dropped is modelled, `density`, `transform`, `stages`, `width`: see `layers.Linear`.
-
-    >>> flow = build("fconv2", (8, 8, 1), levels=17)
-    >>> flow.network.output_shape
-    (None, 8)
-    """
-    given, shape = tuple(shape), _plain(shape)
-    if len(shape) == 3:
-        body = _image_network(name, shape, {"noise": noise, **density})
-    else:
-        body = _tabular_network(name, shape[0], {"noise": noise, "transform": "affine+spline", "width": 128, **density})
-    base = "spline" if condition is not None and len(shape) == 1 else "normal"
-    reshape = [] if given == shape else [layers.Reshape(shape)]
-    stack = [keras.Input(given), *reshape, *_front(levels, box), *body]
-    return FlowModel(stack, base, seed, condition, name=name)
-
-
-def name_for(shape) -> str:
-    """The name of a network for examples of any shape.
-
-    >>> name_for((28, 28, 1)), name_for((6,)), name_for((256,))
-    ('fconv2', 'fmlp', 'fmlp_128_64_32_16_8')
-    """
-    shape = _plain(shape)
-    if len(shape) == 3:
-        return "fconv2"
-    return "fmlp" if shape[0] <= 64 else f"fmlp_{'_'.join(map(str, fmlp_units(shape)))}"
-
-
-def _plain(shape) -> tuple:
-    """The shape as that of an image or a vector."""
-    shape = tuple(shape)
-    if len(shape) in (1, 3):
-        return shape
-    return (shape[0], 1, shape[1]) if len(shape) == 2 else (math.prod(shape),)
-
-
-def labels(classes: int) -> keras.Model:
-    """A condition network for labels 0 ... classes - 1: a vector for each class, at the start the unit vectors.
-
-    >>> labels(3)(tf.constant([2])).numpy().tolist()
-    [[0.0, 0.0, 1.0]]
-    """
-    embed = keras.layers.Embedding(classes, classes, embeddings_initializer=keras.initializers.Identity())
-    return keras.Sequential([keras.Input((), dtype="int32", name="label"), embed], name="labels")
-
-
-def _front(levels, box):
-    """From data to numbers of the whole line, and of unit scale where they have none by nature."""
-    if box is not None:
-        return [layers.Logit(*box), layers.Spline(bins=32, bound=10.0)]
-    if levels is None:
-        return [layers.Normalization(), layers.Spline(bins=32, bound=5.0, per_channel=True)]
-    return [layers.Dequantize(levels), layers.Logit(), layers.Spline(bins=32, bound=10.0)]
-
-
-def _image_network(name, shape, kwargs):
+def image_network(name, shape, kwargs) -> list:
+    """The layers of a network for images, behind the front."""
     kind, _, couplings = name.partition("_")
     if name not in IMAGE_MODELS:
         raise ValueError(f"Networks for images are {', '.join(IMAGE_MODELS)}. Received: {name!r} for data of {shape}")
@@ -179,7 +104,7 @@ def _tail(size):
     return [max(size >> i // 2, least) for i in range(2 * max(1, (size // least).bit_length() - 1))] + [least]
 
 
-def _tabular_network(name, features, kwargs):
+def tabular_network(name, features, kwargs):
     """Dense layers, each with a leaky ReLU of slope 0.5."""
     widths = tabular_widths(name, features)
     return [layer for width in widths for layer in (layers.Dense(width, **kwargs), layers.LeakyReLU(0.5))]

@@ -1,0 +1,92 @@
+"""What helps training: averages of weights, decay, shifted images, dropout, and an end without progress."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from models import SMALL_RUN
+
+from tfp_flowify.commands import main
+from tfp_flowify.data import batches, load
+from tfp_flowify.data.dataset import shifted
+from tfp_flowify.experiments import Options, RunFolder
+from tfp_flowify.experiments.callbacks import StopWithoutProgress
+
+
+def test_averages_are_what_is_tested_and_kept_as_the_best(tmp_path):
+    out = tmp_path / "run"
+    arguments = [*SMALL_RUN, "--epochs", "1", "--average", "0.9", "--weight-decay", "0.1"]
+    assert main(["train", *arguments, "--out", str(out)]) == 0
+    run = RunFolder(out)
+    last, best = run.load(run.last), run.load(run.best)
+    assert last.optimizer.use_ema and last.optimizer.ema_momentum == 0.9
+    assert any(not np.allclose(a, b) for a, b in zip(last.trainable_weights, best.trainable_weights, strict=True))
+    row = run.read_history()[-1]
+    bits = np.mean(best.bits_per_dim(load("digits").validation, seed=0))
+    assert np.isclose(row["validation"], bits, rtol=1e-5)
+
+
+def test_only_kernels_of_networks_decay(tmp_path):
+    out = tmp_path / "run"
+    arguments = [*SMALL_RUN, "--learning-rate", "1e-12", "--weight-decay", "1e9", "--epochs", "1"]
+    assert main(["train", *arguments, "--out", str(out)]) == 0
+    flow = RunFolder(out).load()
+    kernels = [w for w in flow.trainable_weights if w.name == "kernel"]
+    others = [w for w in flow.trainable_weights if w.name in ("log_singular", "loc")]
+    assert kernels and max(np.abs(w).max() for w in kernels) < 0.3
+    assert others and max(np.abs(w).max() for w in others) > 0.5
+
+
+def test_shifted_images_are_crops_of_mirrored_ones():
+    images = np.random.default_rng(0).integers(0, 256, size=(50, 5, 4, 2), dtype=np.uint8)
+    moved = shifted(tf.constant(images), 2, seed=[3, 1]).numpy()
+    assert moved.dtype == np.uint8
+    wide = np.pad(images, [(0, 0), (2, 2), (2, 2), (0, 0)], mode="symmetric")
+    crops = [[wide[:, i : i + 5, j : j + 4] for j in range(5)] for i in range(5)]
+    found = {
+        next((i, j) for i in range(5) for j in range(5) if np.array_equal(crops[i][j][k], moved[k])) for k in range(50)
+    }
+    assert len(found) > 15
+    np.testing.assert_array_equal(moved, shifted(tf.constant(images), 2, seed=[3, 1]))
+    with pytest.raises(ValueError, match=r"shift=5 for examples of shape \(5, 4, 2\)"):
+        shifted(tf.constant(images), 5, seed=[0, 0])
+
+
+def test_shifts_go_on_where_they_were():
+    """As the order of the data, they depend on the seed and the number of the step alone."""
+    x = np.random.default_rng(0).integers(0, 256, size=(10, 4, 4, 1), dtype=np.uint8)
+    whole = list(batches(x, 3, seed=1, shift=1).take(7).as_numpy_iterator())
+    later = list(batches(x, 3, seed=1, first_epoch=1, shift=1).skip(1).take(3).as_numpy_iterator())
+    np.testing.assert_array_equal(whole[4:], later)
+    assert not np.array_equal(whole[0], next(batches(x, 3, seed=1).as_numpy_iterator()))
+
+
+def stops_after(figures, patience, in_bits=True, rows=()):
+    """Behind which figure training stops, or None."""
+    callback = StopWithoutProgress(patience, in_bits, [{"validation": row} for row in rows], log=lambda _: None)
+    callback.set_model(keras.Sequential([keras.Input([1]), keras.layers.Dense(1)]))
+    callback.model.stop_training = False
+    for i, figure in enumerate(figures):
+        callback.on_epoch_end(i, {"validation": figure})
+        if callback.model.stop_training:
+            return i
+    return None
+
+
+def test_training_ends_without_progress():
+    figures = [3.0, 2.0, 2.5, 2.1, 1.9, 2.0, 2.0, 2.0]
+    assert stops_after(figures, 3) == 7
+    assert stops_after(figures, 2) == 3
+    assert stops_after(figures, 0) is None
+    assert stops_after([-f for f in figures], 3, in_bits=False) == 7
+    assert stops_after([2.5, 2.1], 2, rows=[3.0, 2.0]) == 1  # Epochs before a run was resumed count.
+
+
+def test_defaults_depend_on_the_data():
+    digits = Options(minutes=1).completed(load("digits"))
+    assert (digits.model, digits.dropout, digits.batch_size, digits.transform) == ("best_small", 0.3, 64, None)
+    paper = Options(minutes=1, model="fconv2").completed(load("digits"))
+    assert (paper.dropout, paper.batch_size, paper.transform) == (None, 128, "affine+mixture")
+    for name in ("average", "dropout"):
+        with pytest.raises(ValueError, match=f"{name} must be less than one"):
+            Options(minutes=1, **{name: 1.0})
