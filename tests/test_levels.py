@@ -13,6 +13,7 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify import layers as fl
 from tfp_flowify.bijectors.levels import cuts_for
 from tfp_flowify.bijectors.subsample import groups
+from tfp_flowify.conversion.prepare import default_policy
 
 
 def all_images(shape, levels):
@@ -120,3 +121,14 @@ def test_samples_are_levels_and_come_back():
     assert samples.shape == (10, 6, 5, 2)
     assert set(np.unique(samples)) <= {0, 1, 2, 3}
     assert np.mean(np.asarray(flow.decode(flow.encode(x, seed=1))) != x) < 1e-3
+
+
+def test_volumes_in_mixed_precision_have_finite_gradients():
+    """Convolutions of volumes in bfloat16 do not: see `policy_for`."""
+    with default_policy("mixed_bfloat16"):
+        flow = FlowModel([keras.Input((3, 3, 3, 1)), fl.Subsample(2, width=4), fl.Spread(2), fl.Flatten()])
+    x = np.random.default_rng(0).integers(0, 2, size=(8, 3, 3, 3, 1)).astype("float32")
+    with tf.GradientTape() as tape:
+        loss = -tf.reduce_mean(flow.log_prob(x, seed=1))
+    for gradient in tape.gradient(loss, [weight.value for weight in flow.trainable_variables]):
+        assert gradient is None or np.isfinite(tf.convert_to_tensor(gradient)).all()

@@ -40,8 +40,7 @@ def conditioner_for(
     if given is None:
         return _dense_model((condition,), condition, outputs, width, policy)
     grid = given[:-1]
-    if len(grid) == 3:  # TensorFlow's convolution of volumes in bfloat16 gives NaN on CPUs.
-        policy = keras.dtype_policies.get(policy.variable_dtype)
+    policy = policy_for(grid, policy)
     if kind not in ("dense", "last") and len(grid) in (1, 2, 3) and outputs % math.prod(grid) == 0:
         outputs //= math.prod(grid)
         if depth is None:
@@ -53,6 +52,16 @@ def conditioner_for(
     if kind != "dense" and grid and math.prod(given) > MANY:
         return _dense_model(given, given[-1], outputs, *rest, front=_MeanOverPlaces)
     return _dense_model(given, math.prod(given), outputs, *rest, front=keras.layers.Flatten)
+
+
+def policy_for(grid, policy):
+    """The dtype policy of convolutions on a grid: TensorFlow's of volumes in bfloat16 give NaN on CPUs.
+
+    >>> mixed = keras.dtype_policies.get("mixed_bfloat16")
+    >>> policy_for((8, 8), mixed).name, policy_for((8, 8, 8), mixed).name
+    ('mixed_bfloat16', 'float32')
+    """
+    return keras.dtype_policies.get(policy.variable_dtype) if len(grid) == 3 else policy
 
 
 @keras.saving.register_keras_serializable("tfp_flowify")

@@ -8,7 +8,7 @@ from tfp_flowify.bijectors.subsample import groups
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.arguments import share
 from tfp_flowify.layers.base import FlowLayer, register
-from tfp_flowify.layers.networks import conditioner_for
+from tfp_flowify.layers.networks import conditioner_for, policy_for
 from tfp_flowify.layers.rotations import constant
 from tfp_flowify.layers.stage_networks import head_network, update_network
 
@@ -114,7 +114,7 @@ class Subsample(FlowLayer):
         return fb.Subsample(shape, levels, stages)
 
     def _stage(self, densities, grid, channels, has_state):
-        condition, policy = densities.condition, self.dtype_policy
+        condition, policy = densities.condition, policy_for(grid, self.dtype_policy)
         update = update_network(grid, 2 * channels, self.width, self.depth, policy, has_state, condition, self.dropout)
         spread = np.linspace(-0.5, 0.5, self.mixtures) if self.mixtures > 1 else np.zeros(1)
         start = np.concatenate([np.zeros(self.mixtures), spread, np.zeros(self.mixtures)]).tolist()
