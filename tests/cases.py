@@ -238,6 +238,14 @@ CASES = {
     "conv1d": lambda t: fb.Conv1D((7, 2), linear(6, 4, t), 3, 2, padding="same", log_noise_scale=scalar(0.1, t)),
     "conv1d_causal": lambda t: fb.Conv((7, 2), linear(6, 4, t), 3, padding="causal", dilation=2),
     "conv3d": lambda t: fb.Conv((3, 2, 4, 1), linear(8, 3, t), 2, padding="same", log_noise_scale=scalar(0.1, t)),
+    "conv_householder": lambda t: conv(
+        (5, 4, 1), 5, t, kernel=3, strides=2, padding="same", layer=functools.partial(linear, kind="householder")
+    ),
+    "conv_as_many": lambda t: conv((4, 2, 1), 4, t, kernel=2, strides=2),
+    "conv_staged_funnel": lambda t: conv(
+        (4, 4, 1), 1, t, kernel=3, strides=1, padding="same", layer=functools.partial(staged, stages=2, net=ConvNet)
+    ),
+    "conv_per_frame": lambda t: fb.bind(conv((3, 3, 1), 5, t, kernel=2), (2, 3, 3, 1)),
     "conv_dilated": lambda t: fb.Conv((4, 5, 1), linear(4, 3, t), 2, padding="same", dilation=(2, 3)),
     "conv_groups": lambda t: fb.Conv((3, 3, 4), grouped(4, 2, 8, 3, t), 2, padding="same"),
     "conv_depthwise": lambda t: fb.Conv((4, 4, 3), fb.Funnel(grouped(4, 3, 4, 1, t), ConvNet(3, 18, t)), 2, 2),

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.math.limits import floored
-from tfp_flowify.math.normals import from_normal, to_normal
+from tfp_flowify.math.mixtures import mixture_forward, mixture_inverse
 from tfp_flowify.math.spline import spline_forward, spline_inverse
 
 __all__ = ["Mixture", "Spline", "Stack", "Standardize"]
@@ -85,13 +85,15 @@ class Spline:
 
 
 class Mixture:
-    """z = Phi^-1(F(x)) with F a mixture of normals: a density with several modes. One part is `Standardize`.
+    """z = logit(F(x)) with F a mixture of logistic distributions: a density with several modes.
+
+    One part is `Standardize`. See `tfp_flowify.math.mixtures`.
 
     Parameters: a logit of the weight, a centre and a log-scale for each part, [logits, centres, log_scales]. With all
     of them zero the centres are still apart, else they would never part in training.
 
     Args:
-      parts: Number of normal distributions.
+      parts: Number of logistic distributions.
       spread: The centres are `spread` times -1 ... 1, beside the parameters.
 
     >>> mixture = Mixture(parts=2)
@@ -111,10 +113,10 @@ class Mixture:
         self.start = apart.reshape(-1)
 
     def forward(self, x, parameters):
-        return to_normal(x, parameters + tf.cast(self.start, parameters.dtype))
+        return mixture_forward(x, parameters + tf.cast(self.start, parameters.dtype))
 
     def inverse(self, z, parameters):
-        return from_normal(z, parameters + tf.cast(self.start, parameters.dtype))
+        return mixture_inverse(z, parameters + tf.cast(self.start, parameters.dtype))
 
 
 class Stack:

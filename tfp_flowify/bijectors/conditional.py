@@ -168,10 +168,10 @@ class StagedFunnel(Graph):
                  residual_i = T(d_i; conditioner_i([z, d_1, ..., d_(i-1)])),  for i = k, ..., 1
 
     `Funnel` takes the dropped values for independent of each other, given z; here each group depends on those before.
-    Shapes: vectors; the residuals leave in the order k, ..., 1.
+    The residuals leave in the order k, ..., 1.
 
     Args:
-      layer: A bijector of vectors with one output and one residual.
+      layer: A bijector with one output and one residual, alike but for their last axis.
       conditioners: One for each stage, see `Whiten`; the first sees z alone.
       transform: See `Whiten`.
 
@@ -184,7 +184,7 @@ class StagedFunnel(Graph):
     def __init__(self, layer, conditioners, transform=None, name=None):
         check_layer(layer, "StagedFunnel")
         self.layer, dtype = layer, layer.dtype
-        (units,), (dropped,) = layer.outputs[0], layer.residuals[0].event_shape
+        units, dropped = layer.outputs[0][-1], layer.residuals[0].event_shape[-1]
         sizes = stage_sizes(dropped, len(conditioners))
         nodes, features = [], units + dropped
         for i, (size, conditioner) in enumerate(zip(reversed(sizes), reversed(conditioners), strict=True)):

@@ -9,9 +9,56 @@ import tensorflow as tf
 from tfp_flowify.bijectors.base import check_layer
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.linear import Linear
+from tfp_flowify.bijectors.orthogonal import multiply
 from tfp_flowify.bijectors.padding import Pad
 from tfp_flowify.bijectors.unfold import Unfold
 from tfp_flowify.math.patches import Patches
+
+#: Larger patches cost less as factors, whose reflections take n k operations each in place of n^2.
+LARGEST_WHOLE = 256
+
+
+class PatchLinear(Sequential):
+    """`Unfold` and a `Linear` layer on every patch, forward as one convolution.
+
+    With W the whole matrix of the linear layer, of all its factors, the convolution is linear in pixels and noise:
+
+        forward: [x, noise, added] -> conv(x, W) + sqrt(N) a noise W + added W' + [b, 0] = [z, dropped]
+
+    so no patches of x are cut out, and there is one product for each place. The inverse goes through the factors.
+    Shapes: [(*sides, c), (*places, n), (*places, m - n)] -> [(*places, m), (*places, n - m)].
+
+    Args:
+      unfold: An `Unfold` that sees all pixels.
+      linear: The `Linear` layer.
+
+    >>> layer = PatchLinear(Unfold(Patches((4, 4, 1), (2, 2), (2, 2))), Linear.create(4, 3, seed=0))
+    >>> [tuple(part.shape) for part in layer.forward(tf.ones([5, 4, 4, 1]))]
+    [(5, 2, 2, 3), (5, 2, 2, 1)]
+    """
+
+    def __init__(self, unfold: Unfold, linear: Linear, name=None):
+        self.unfold, self.linear = unfold, linear
+        super().__init__([unfold, linear], name=name)
+
+    @staticmethod
+    def is_for(patches: Patches, linear) -> bool:
+        """Whether it can be made of these, and costs less than they do one after the other."""
+        is_small = isinstance(linear, Linear) and max(linear.right.size, linear.left.size) <= LARGEST_WHOLE
+        return is_small and patches.can_convolve and not len(patches.uncovered)
+
+    def forward_and_log_det(self, parts, context):
+        image, *noise = parts
+        matrix, log_det = self.linear.whole(context)
+        of_patches, of_added = matrix[: self.linear.right.size], matrix[self.linear.right.size :]
+        z = self.unfold.patches.convolve(image, of_patches)
+        if self.unfold.noise:
+            z += multiply(self.unfold.noise_factor() * noise.pop(0), of_patches)
+        if self.linear.noise:
+            z += multiply(noise.pop(0), of_added)
+        kept, *dropped = tf.split(z, [shape[-1] for shape in self.shapes_out], axis=-1)
+        kept = kept if self.linear.bias is None else kept + self.linear.bias
+        return [kept, *dropped], self.unfold.log_det() + math.prod(self.outputs[0][:-1]) * log_det
 
 
 class Conv(Sequential):
@@ -66,8 +113,14 @@ class Conv(Sequential):
         if any(sum(pair) for pair in patches.border):
             layers.append(Pad(image_shape, patches.border, log_pad_scale, noise, dtype))
             patches = Patches(layers[0].outputs[0], size, strides, dilation=dilation)
-        layers.append(Unfold(patches, log_noise_scale, noise, dtype))
-        super().__init__([*layers, linear], name=name)
+        self.unfold = Unfold(patches, log_noise_scale, noise, dtype)
+        inner = getattr(linear, "layer", linear)  # That of a funnel.
+        if PatchLinear.is_for(patches, inner):
+            whole = PatchLinear(self.unfold, inner)
+            layers.append(whole if inner is linear else linear.copy(layer=whole))
+        else:
+            layers += [self.unfold, linear]
+        super().__init__(layers, name=name)
 
     @classmethod
     def from_weights(cls, image_shape, kernel, bias=None, orthogonal_kind="expm", noise="normal", dtype=None, **kwargs):
@@ -87,12 +140,12 @@ class Conv(Sequential):
     @property
     def unseen(self) -> int:
         """The number of pixels that no patch sees: they are the first residual."""
-        return sum(len(b.patches.uncovered) for b in self.bijectors if isinstance(b, Unfold))
+        return len(self.unfold.patches.uncovered)
 
     @property
     def repeats_pixels(self) -> bool:
         """Whether patches overlap, so that there is noise of scale `log_noise_scale`."""
-        return any(isinstance(bijector, Unfold) and bijector.noise for bijector in self.bijectors)
+        return bool(self.unfold.noise)
 
     @property
     def kernel(self):

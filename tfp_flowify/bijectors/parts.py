@@ -119,13 +119,14 @@ class Widen(FlowBijector):
 
     def forward_and_log_det(self, parts, context):
         x, noise = parts
-        return [tf.concat([x, noise * tf.exp(self._log_scale())], axis=-1)], tf.reduce_sum(self._log_scale())
+        return [tf.concat([x, noise * tf.exp(self.log_scale())], axis=-1)], tf.reduce_sum(self.log_scale())
 
     def inverse_and_log_det(self, parts, context):
         x, noise = tf.split(parts[0], self.sizes, axis=-1)
-        return [x, noise * tf.exp(-self._log_scale())], -tf.reduce_sum(self._log_scale())
+        return [x, noise * tf.exp(-self.log_scale())], -tf.reduce_sum(self.log_scale())
 
-    def _log_scale(self):
+    def log_scale(self):
+        """log a for each of the features that are added."""
         return tf.broadcast_to(tf.convert_to_tensor(self.log_noise_scale), self.sizes[1:])
 
 

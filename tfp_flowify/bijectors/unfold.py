@@ -55,21 +55,23 @@ class Unfold(FlowBijector):
         image, *noise = parts
         z = self.patches.extract(image)
         if noise:
-            z += self._noise_factor() * noise[0]
-        return [z, self._unseen(image)] if self.residuals else [z], self._log_det()
+            z += self.noise_factor() * noise[0]
+        return [z, self._unseen(image)] if self.residuals else [z], self.log_det()
 
     def inverse_and_log_det(self, parts, context):
         copies, *unseen = parts
         seen = self.patches.overlap_mean(copies)
         image = self._put_unseen(seen, *unseen) if unseen else seen
         if not self.noise:
-            return [image], -self._log_det()
-        return [image, (copies - self.patches.extract(seen)) / self._noise_factor()], -self._log_det()
+            return [image], -self.log_det()
+        return [image, (copies - self.patches.extract(seen)) / self.noise_factor()], -self.log_det()
 
-    def _noise_factor(self):
+    def noise_factor(self):
+        """sqrt(N) a, for each number of the patches."""
         return self._root_counts * tf.exp(tf.convert_to_tensor(self.log_noise_scale))
 
-    def _log_det(self):
+    def log_det(self):
+        """The log-det, which is the same for all images."""
         return self._repetition_log_det + self.patches.noise_dimension * tf.convert_to_tensor(self.log_noise_scale)
 
     def _unseen(self, image):

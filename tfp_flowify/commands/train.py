@@ -17,6 +17,7 @@ before_failure.keras, the flow before that step.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 
@@ -119,6 +120,13 @@ def add_arguments(parser):
         help="in which a layer drops its dimensions, each given those before (default: 1)",
     )
     how.add_argument(
+        "--set",
+        dest="arguments",
+        nargs="+",
+        metavar="NAME=VALUE",
+        help="other arguments of the layers of a named network, such as width=96 depth=2 front=variational",
+    )
+    how.add_argument(
         "--precision",
         choices=["float32", "float64", "mixed_bfloat16"],
         help="mixed: bfloat16 in the networks that give densities (default: float32)",
@@ -152,6 +160,8 @@ def run(arguments) -> int:
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     del given["run"], given["resume"]
+    if "arguments" in given:
+        given["arguments"] = dict(map(_named_value, given["arguments"]))
     out = given.pop("out", None) or Path("runs") / Path(given.get("data", Options.data)).stem
     if not arguments.resume and not {"minutes", "epochs"} & given.keys():
         given["minutes"] = 2.0
@@ -160,3 +170,18 @@ def run(arguments) -> int:
         print(f"To go on: tfp-flowify train --resume --out {out}")
         return 130
     return 0
+
+
+def _named_value(text: str) -> tuple:
+    """The name and the value in NAME=VALUE; what is no number, true, false or null is text.
+
+    >>> _named_value("width=96"), _named_value("front=variational")
+    (('width', 96), ('front', 'variational'))
+    """
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise ValueError(f"--set takes NAME=VALUE. Received: {text!r}")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value

@@ -59,8 +59,8 @@ class Options:
     """The options of a run: its data, its network, how it is trained. They are kept in `config.json`.
 
     Left out, the model is `best_small` for small images or few of them, else `best`, with batches of 64; for tables
-    `fmlp`, with batches of 512. The paper's networks have mixtures of normals for densities, for tables splines. With
-    few examples `best` has dropout. XLA is used where there is a GPU.
+    `fmlp`, with batches of 512. The paper's networks have mixtures for densities, for tables splines. With
+    few examples `best` has dropout. XLA is used where there is a GPU. `arguments` go to `zoo.build`.
     """
 
     data: str = "digits"
@@ -80,6 +80,7 @@ class Options:
     transform: str | None = None
     stages: int | None = None
     density: str | None = None
+    arguments: dict = dataclasses.field(default_factory=dict)
     by: str = "auto"
     precision: str = "float32"
     strategy: str = "none"
@@ -181,7 +182,7 @@ def resume(out, given: dict | None = None, log=print) -> dict | None:
       log: Function called with each progress message.
     """
     folder = RunFolder(out)
-    options = _options_of(folder, given or {})
+    options = options_of(folder, given or {})
     with _configured(options, log) as workers:
         if workers.is_first:
             folder.make()
@@ -232,7 +233,7 @@ def _configured(options: Options, log):
         keras.config.set_dtype_policy(policy)
 
 
-def _options_of(folder, given: dict) -> Options:
+def options_of(folder, given: dict) -> Options:
     """The options that a run was started with; some may be given anew."""
     config = folder.read_config()
     kept = {field.name: config[field.name] for field in dataclasses.fields(Options) if field.name in config}
@@ -250,15 +251,20 @@ def _options_of(folder, given: dict) -> Options:
     return Options(**{**kept, **free})
 
 
-def _fresh_flow(options, data: Data):
-    density = {name: getattr(options, name) for name in ("transform", "stages", "density", "dropout")}
+def build_flow(options, data: Data):
+    """The flow that options name, for data of this shape, with the weights that it starts from by itself."""
+    named = {name: getattr(options, name) for name in ("transform", "stages", "density", "dropout")}
+    density = {**named, **options.arguments}
     condition = None
     if data.condition is not None:
         condition = zoo.labels(data.classes) if data.classes else data.condition.shape
     if is_file(options.model):
-        flow = _flowified(options, data)
-    else:
-        flow = zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, condition, **density)
+        return _flowified(options, data)
+    return zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, condition, **density)
+
+
+def _fresh_flow(options, data: Data):
+    flow = build_flow(options, data)
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
     flow.adapt(data.train[spread], seed=options.seed, **data.given("train", spread))
     flow.compile(_optimizer(options, flow), jit_compile=_uses_xla(options))

@@ -1,5 +1,6 @@
 """The base classes of all Keras layers: the ordinary layer, and a bijector over the same weights."""
 
+import functools
 import inspect
 import math
 from typing import ClassVar
@@ -96,7 +97,9 @@ class Dropping(FlowLayer):
         output, or of the output and the condition, that gives the parameters of the transform. The network of "funnel"
         sees the condition, where the flow has one.
       transform: How what is dropped is made standard normal: "affine" (the paper's Gaussian), "spline",
-        "affine+spline" or "affine+mixture" (of four normals).
+        "affine+spline" or "affine+mixture".
+      pieces: How many pieces a spline has, or a mixture; 8 of a spline, 4 of a mixture if left out. More of them follow
+        densities with many modes.
       width: Units of the hidden layers of that small network; chosen by its input and output if left out.
       depth: Number of residual blocks of a deeper network in its place; on images that one also sees where a pixel is,
         and what an image has in common. Better, and slower.
@@ -111,21 +114,28 @@ class Dropping(FlowLayer):
     #: Whether what is dropped is positive by nature, so that its density is one of sizes.
     odd = False
 
-    def __init__(self, *args, density="funnel", transform="affine", width=None, depth=None, dropout=0.0, **kwargs):
+    def __init__(
+        self, *args, density="funnel", transform="affine", pieces=None, width=None, depth=None, dropout=0.0, **kwargs
+    ):
         super().__init__(*args, **kwargs)
+        self.pieces = pieces if pieces is None else whole_number("pieces", pieces, least=2)
         self.width = width if width is None else whole_number("width", width)
         self.depth, self.dropout = depth if depth is None else whole_number("depth", depth), share("dropout", dropout)
         if self.dropout and self.depth is None:
             raise ValueError(f"dropout is for networks of residual blocks. Received: dropout={dropout}, depth=None")
         if density not in ("funnel", "multiscale") and not isinstance(density, keras.layers.Layer):
             raise ValueError(f'density is "funnel", "multiscale" or a Keras model. Received: density={density!r}')
-        make_transform(transform)
         self.transform = transform
+        self.make_transform()  # Raises where there is none of that name.
         self._density = _Untracked(density)
 
     @property
     def density(self):
         return self._density.value
+
+    def make_transform(self):
+        """The scalar function that makes what is dropped standard normal."""
+        return make_transform(self.transform, self.pieces, self.odd)
 
     def conditioner(self, densities, given, dropped, kind=None, or_dropped=None):
         """The network that gives the parameters of what is dropped, or None for "multiscale".
@@ -138,7 +148,7 @@ class Dropping(FlowLayer):
         """
         if self.density == "multiscale":
             return None
-        network, size = self.density, make_transform(self.transform, self.odd).size
+        network, size = self.density, self.make_transform().size
         if network == "funnel":
             sizes = {"width": self.width, "depth": self.depth, "dropout": self.dropout}
             network = conditioner_for(
@@ -171,7 +181,7 @@ class Dropping(FlowLayer):
         conditioner = self.conditioner(densities, bijector.outputs[0], dropped, kind)
         if conditioner is None:
             return bijector
-        return fb.Funnel(bijector, conditioner, make_transform(self.transform, self.odd))
+        return fb.Funnel(bijector, conditioner, self.make_transform())
 
 
 class _Untracked:
@@ -181,14 +191,14 @@ class _Untracked:
         self.value = value
 
 
-def make_transform(name: str, odd=False):
-    """The transform that a layer's argument names; the odd one of its kind where only the size counts."""
-    affine, spline = transforms.Standardize(shift=not odd), transforms.Spline
+def make_transform(name: str, pieces: int | None = None, odd=False):
+    """The transform that a layer's arguments name; the odd one of its kind where only the size counts."""
+    affine, spline = transforms.Standardize(shift=not odd), functools.partial(transforms.Spline, pieces or 8, odd=odd)
     kinds = {
         "affine": lambda: affine,
-        "spline": lambda: spline(odd=odd),
-        "affine+spline": lambda: transforms.Stack([affine, spline(bound=3.0, odd=odd)]),
-        "affine+mixture": lambda: transforms.Stack([affine, transforms.Mixture()]),
+        "spline": lambda: spline(bound=2.0),
+        "affine+spline": lambda: transforms.Stack([affine, spline(bound=3.0)]),
+        "affine+mixture": lambda: transforms.Stack([affine, transforms.Mixture(pieces or 4)]),
     }
     if name not in kinds:
         raise ValueError(f"transform is one of {list(kinds)}. Received: transform={name!r}")

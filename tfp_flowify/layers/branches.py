@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify.core.checks import as_list, whole_number
 from tfp_flowify.layers.arguments import one_of, positive
-from tfp_flowify.layers.base import Dropping, FlowLayer, make_transform, register
+from tfp_flowify.layers.base import Dropping, FlowLayer, register
 from tfp_flowify.layers.chain import chain, wants_condition
 from tfp_flowify.layers.conditional import split_shapes
 from tfp_flowify.layers.graph import model_bijector
@@ -153,7 +153,7 @@ class Residual(Dropping):
             branch,
             shortcut,
             self.conditioner(densities, image, (*image, 1)),
-            make_transform(self.transform),
+            self.make_transform(),
             densities.add("log_noise_scale", (), math.log(self.noise_scale)),
             self.noise,
             self.variable_dtype,

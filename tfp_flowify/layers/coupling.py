@@ -66,20 +66,21 @@ class Coupling(AnyCoupling):
     """A coupling by shifts and scales, as in RealNVP and Glow, or by another of the functions that densities have.
 
     Args:
-      transform: "affine", "spline", "affine+spline" or "affine+mixture", see `Dropping`.
+      transform, pieces: "affine", "spline", "affine+spline" or "affine+mixture", see `Dropping`.
       **kwargs: See `AnyCoupling`.
 
     >>> Coupling()(tf.ones([5, 4])).numpy()[0].tolist()  # A fresh one is the identity.
     [1.0, 1.0, 1.0, 1.0]
     """
 
-    def __init__(self, kept=None, swap=False, transform="affine", **kwargs):
+    def __init__(self, kept=None, swap=False, transform="affine", pieces=None, **kwargs):
         super().__init__(kept, swap, **kwargs)
-        make_transform(transform)
+        self.pieces = pieces if pieces is None else whole_number("pieces", pieces, least=2)
         self.transform = transform
+        self.make_transform()  # Raises where there is none of that name.
 
     def make_transform(self):
-        return make_transform(self.transform)
+        return make_transform(self.transform, self.pieces)
 
 
 @register

@@ -14,7 +14,7 @@ from tfp_flowify.core.checks import whole_number
 from tfp_flowify.core.moments import lift
 from tfp_flowify.layers.activations import activation_layer
 from tfp_flowify.layers.arguments import one_of, positive
-from tfp_flowify.layers.base import Dropping, make_transform, register
+from tfp_flowify.layers.base import Dropping, register
 from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation, add_rotations, constant
 from tfp_flowify.math.limits import SINGULAR_RANGE
 
@@ -170,8 +170,8 @@ class Linear(Dropping):
         if conditioners[0] is None:
             return linear
         if len(conditioners) == 1:
-            return fb.Funnel(linear, conditioners[0], make_transform(self.transform))
-        return fb.StagedFunnel(linear, conditioners, make_transform(self.transform))
+            return fb.Funnel(linear, conditioners[0], self.make_transform())
+        return fb.StagedFunnel(linear, conditioners, self.make_transform())
 
     @property
     def kernel(self):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.layers.arguments import one_of, positive
-from tfp_flowify.layers.base import Dropping, make_transform, register
+from tfp_flowify.layers.base import Dropping, register
 from tfp_flowify.layers.scale import Affine
 
 
@@ -64,7 +64,7 @@ class LayerNormalization(Dropping):
         normalize = fb.Normalize(shape[-1], not self.rms_scaling, self.epsilon, scales, self.noise)
         conditioner = self.conditioner(densities, shape, (lost,), kind="last")
         if conditioner is not None:
-            normalize = fb.Funnel(normalize, conditioner, make_transform(self.transform))
+            normalize = fb.Funnel(normalize, conditioner, self.make_transform())
         affine = [] if self.affine is None else [self.affine.make_bijector(shape, densities)]
         return fb.Sequential([fb.bind(normalize, shape), *affine])
 

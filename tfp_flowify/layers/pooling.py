@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive, sizes, window_counts
-from tfp_flowify.layers.base import Dropping, make_transform, register
+from tfp_flowify.layers.base import Dropping, register
 
 
 class Pooling(Dropping):
@@ -64,7 +64,7 @@ class Pooling(Dropping):
         lost = math.prod(places) * (math.prod(self.pool_size) - 1)
         conditioner = self.conditioner(densities, image, (lost, channels), or_dropped=(len(windows.others), channels))
         if conditioner is not None:
-            arguments["transform"] = make_transform(self.transform, self.odd)
+            arguments["transform"] = self.make_transform()
             arguments["conditioner"] = conditioner if len(windows.others) == lost else _ForCells(conditioner, windows)
         pool = self.bijector(shape, self.pool_size, self.strides, **arguments)
         return self.with_density_of_unseen(pool, densities)

@@ -35,7 +35,7 @@ class Patches:
         *sides, self.channels = self.image_shape
         self.ndims = len(sides)
         self.kernel_size, self.strides = tuple(kernel_size), tuple(strides)
-        dilation = (1,) * self.ndims if dilation is None else tuple(dilation)
+        dilation = self.dilation = (1,) * self.ndims if dilation is None else tuple(dilation)
         if not sides or not len(self.kernel_size) == len(self.strides) == len(dilation) == self.ndims:
             raise ValueError(
                 "An image has shape (*sides, channels), and patches a size, a stride and a dilation for each side. "
@@ -53,6 +53,26 @@ class Patches:
     def extract(self, image):
         """Cuts (..., height, width, channels) into (..., rows, columns, kernel * channels)."""
         return self._linear(self._extract, self._overlap_sum)(image)
+
+    def convolve(self, image, matrix):
+        """The product of each patch with a matrix (kernel * channels, filters), without cutting patches out.
+
+        It is `extract(image) @ matrix`, as a convolution of TensorFlow; see `can_convolve`.
+        """
+        one = (1,) * (2 - self.ndims)  # A sequence is an image of width one.
+        kernel = tf.reshape(matrix, [*self.kernel_size, *one, self.channels, matrix.shape[-1]])
+        border = [(0, 0), *self.border, *[(0, 0)] * len(one), (0, 0)]
+        *sides, channels = self.image_shape
+        images = tf.reshape(image, [-1, *sides, *one, channels])
+        images = tf.pad(images, border) if any(map(sum, border)) else images
+        places = tf.nn.conv2d(images, kernel, (*self.strides, *one), "VALID")
+        # TensorFlow gives no examples the wrong shape.
+        return _like(tf.reshape(places, [-1, *self.shape[:-1], matrix.shape[-1]]), image)
+
+    @property
+    def can_convolve(self) -> bool:
+        """Whether TensorFlow has such a convolution on all devices, with Jacobians: one or two sides, not dilated."""
+        return self.ndims <= 2 and max(self.dilation) == 1
 
     def overlap_sum(self, patches):
         """Lays patches back on the image and adds where they overlap: the transpose of `extract`."""

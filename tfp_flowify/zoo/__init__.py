@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 
-def build(name: str, shape, levels=None, noise="normal", seed=None, condition=None, box=None, **density) -> FlowModel:
+def build(
+    name: str, shape, levels=None, noise="normal", seed=None, condition=None, box=None, front="spread", **density
+) -> FlowModel:
     """A flow by the name of its network.
 
     Whole numbers are dequantized and spread over the line, real numbers standardized; call `adapt` with some examples
@@ -50,7 +52,11 @@ def build(name: str, shape, levels=None, noise="normal", seed=None, condition=No
       seed: Seed for the noise in training.
       condition: What the density is given, see `FlowModel`; `labels(10)` for one of ten classes.
       box: The sides (low, high) that real numbers lie between; None for any.
-      **density: How what is dropped is modelled, `density`, `transform`, `stages`, `width`: see `layers.Linear`.
+      front: How whole numbers come to the line in networks other than `best`: "spread" by noise of a trained shape,
+        "variational" by noise that depends on the image, see `layers.Spread`; "uniform" by uniform noise, a logit and
+        a spline, as `Dequantize` does.
+      **density: How what is dropped is modelled, `density`, `transform`, `stages`, `width`: see `layers.Linear`; for
+        images of whole numbers by `best`: the arguments of `layers.Subsample`.
 
     >>> flow = build("fconv2", (8, 8, 1), levels=17)
     >>> flow.network.output_shape
@@ -58,26 +64,26 @@ def build(name: str, shape, levels=None, noise="normal", seed=None, condition=No
     """
     given, shape = tuple(shape), _plain(shape)
     density = {argument: value for argument, value in density.items() if value is not None}
-    make = _image_layers if len(shape) == 3 else _table_layers
-    body = make(name, shape, levels, box, noise, density)
+    front = _front(levels, box, front, bins=256 if name in BEST_MODELS and len(shape) == 1 else 32)
+    body = (_image_layers if len(shape) == 3 else _table_layers)(name, shape, levels, front, noise, density)
     base = "spline" if condition is not None and len(shape) == 1 else "normal"
     reshape = [] if given == shape else [layers.Reshape(shape)]
     return FlowModel([keras.Input(given), *reshape, *body], base, seed, condition, name=name)
 
 
-def _image_layers(name, shape, levels, box, noise, density):
+def _image_layers(name, shape, levels, front, noise, density):
     if name not in BEST_MODELS:
-        return [*_front(levels, box), *image_network(name, shape, {"noise": noise, **density})]
+        return [*front, *image_network(name, shape, {"noise": noise, **density})]
     if levels is not None:
         return best_levels(name, shape, levels, density)
-    return [*_front(None, box), *best_images(name, shape, density)]
+    return [*front, *best_images(name, shape, density)]
 
 
-def _table_layers(name, shape, levels, box, noise, density):
+def _table_layers(name, shape, levels, front, noise, density):
     if name in BEST_MODELS:
-        return [*_front(levels, box, bins=256), *best_table(name, shape[0], density)]
+        return [*front, *best_table(name, shape[0], density)]
     sizes = {"noise": noise, "transform": "affine+spline", "width": 128, **density}
-    return [*_front(levels, box), *tabular_network(name, shape[0], sizes)]
+    return [*front, *tabular_network(name, shape[0], sizes)]
 
 
 def name_for(shape) -> str:
@@ -110,10 +116,14 @@ def labels(classes: int) -> keras.Model:
     return keras.Sequential([keras.Input((), dtype="int32", name="label"), embed], name="labels")
 
 
-def _front(levels, box, bins=32):
+def _front(levels, box, kind, bins):
     """From data to numbers of the whole line, and of unit scale where they have none by nature."""
+    if kind not in ("spread", "variational", "uniform"):
+        raise ValueError(f'front is "spread", "variational" or "uniform". Received: front={kind!r}')
     if box is not None:
         return [layers.Logit(*box), layers.Spline(bins=bins, bound=10.0)]
     if levels is None:
         return [layers.Normalization(), layers.Spline(bins=bins, bound=5.0, per_channel=True)]
-    return [layers.Spread(levels)]
+    if kind == "uniform":
+        return [layers.Dequantize(levels), layers.Logit(), layers.Spline(bins=bins, bound=10.0)]
+    return [layers.Spread(levels, variational=kind == "variational")]

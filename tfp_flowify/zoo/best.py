@@ -42,5 +42,5 @@ def best_images(name, shape, kwargs) -> list:
 def best_table(name, features: int, kwargs) -> list:
     """Layers for tables, behind the front: columns leave a few at a time, each given those that stay."""
     width, depth = BEST_MODELS[name]
-    sizes = {"transform": "affine+spline", "width": 4 * width, "depth": depth, **kwargs}
+    sizes = {"transform": "affine+spline", "pieces": 32, "width": 4 * width, "depth": depth, **kwargs}
     return [layers.Split(count, **sizes) for count in tabular_widths("fmlp", features)]
