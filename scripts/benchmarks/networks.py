@@ -43,9 +43,11 @@ def measure_network(name: str, xla: bool, effort: Effort) -> dict:
     batches = batches_of(x, BATCH_SIZE)
     flow = _flow(network, x, xla)
     twin = twin_of(flow)
-    twin.compile(FusedAdam(), jit_compile=xla)
-    first = {"flow": first_step(flow, batches), "twin": first_step(twin, batches)}
-    step = side_by_side({"flow": training_step(flow, batches), "twin": training_step(twin, batches)}, effort)
+    models = {"flow": flow, "twin": twin, "floor": twin_of(flow, as_many=True)}
+    for plain in (twin, models["floor"]):
+        plain.compile(FusedAdam(), jit_compile=xla)
+    first = {name: first_step(model, batches) for name, model in models.items()}
+    step = side_by_side({name: training_step(model, batches) for name, model in models.items()}, effort)
     row = {
         "network": name,
         "xla": xla,
@@ -53,6 +55,8 @@ def measure_network(name: str, xla: bool, effort: Effort) -> dict:
         "step_ms": step["flow"],
         "twin_step_ms": step["twin"],
         "ratio": step["flow"] / step["twin"],
+        "floor_step_ms": step["floor"],
+        "floor_ratio": step["flow"] / step["floor"],
         "first_step_s": first["flow"],
         "twin_first_step_s": first["twin"],
         "graph": graph_size(flow, batches),

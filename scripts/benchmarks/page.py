@@ -20,7 +20,8 @@ def page(figures: dict) -> str:
         f"Measured by `{figures['command']}` on {figures['machine']}, TensorFlow {figures['versions']['tensorflow']}, "
         f"Keras {figures['versions']['keras']}. Times are medians of warm calls, flow and twin in turns, the best of "
         f"{figures['rounds']} round(s); batches of 128. The twin is the plain Keras network of the same layer sizes "
-        "with the same conditioner networks, trained on a mean-square loss with the same optimizer. Memory is that "
+        "with the same conditioner networks, trained on a mean-square loss with the same optimizer; that of as many "
+        "numbers has layers that give what they take, where those of the flow drop some of it. Memory is that "
         f"of a process that trains and does nothing else, of which {figures['imports_gb']:.2f} GB are imports.",
     ]
     if networks := figures.get("networks"):
@@ -80,6 +81,8 @@ TRAINING = {
     "step, ms": ("step_ms", ".0f"),
     "twin, ms": ("twin_step_ms", ".0f"),
     "ratio": ("ratio", ".2f"),
+    "twin of as many numbers, ms": ("floor_step_ms", ".0f"),
+    "ratio to it": ("floor_ratio", ".2f"),
     "paper's code, ms": ("paper_step_ms", ",.0f"),
     "first step, s": ("first_step_s", ".1f"),
     "twin, s": ("twin_first_step_s", ".1f"),

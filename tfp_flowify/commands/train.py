@@ -102,7 +102,11 @@ def add_arguments(parser):
         help="stop after N epochs without a better validation figure; 0 for never (default: 20)",
     )
     how.add_argument("--seed", type=int, metavar="N", help="of weights, order and noise (default: 0)")
-    how.add_argument("--noise", choices=["normal", "uniform"], help="where layers add dimensions (default: normal)")
+    how.add_argument(
+        "--noise",
+        choices=["normal", "uniform", "shaped"],
+        help="where layers add dimensions; shaped: normal, and follows the data, in fconv1 (default: normal)",
+    )
     how.add_argument(
         "--density",
         choices=["funnel", "multiscale"],

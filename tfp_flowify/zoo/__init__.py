@@ -48,7 +48,8 @@ def build(
       shape: Shape of one example: (height, width, channels) or (features,). A sequence (length, channels) is an image
         of width one; with more axes it is made a vector.
       levels: How many whole numbers the data have; None for real numbers.
-      noise: "normal" or "uniform", for the dimensions that layers add.
+      noise: "normal" or "uniform", for the dimensions that layers add; "shaped" in convolutional networks for images:
+        normal noise whose mean and deviation follow the data, see `layers.ShapedNoise`.
       seed: Seed for the noise in training.
       condition: What the density is given, see `FlowModel`; `labels(10)` for one of ten classes.
       box: The sides (low, high) that real numbers lie between; None for any.

@@ -18,20 +18,32 @@ TABULAR_MODELS = (
 
 
 def image_network(name, shape, kwargs) -> list:
-    """The layers of a network for images, behind the front."""
+    """The layers of a network for images, behind the front.
+
+    Args:
+      name: One of `IMAGE_MODELS`.
+      shape: (height, width, channels).
+      kwargs: Arguments of the layers. With `noise="shaped"` that of convolutions follows the data.
+    """
     kind, _, couplings = name.partition("_")
     if name not in IMAGE_MODELS:
         raise ValueError(f"Networks for images are {', '.join(IMAGE_MODELS)}. Received: {name!r} for data of {shape}")
+    if kind == "fmlp" and kwargs.get("noise") == "shaped":
+        raise ValueError('noise="shaped" is for convolutions: the dense layers of fmlp add no noise to images.')
     if kind == "fmlp":
         return [layers.Flatten(), *_dense(fmlp_units(shape), kwargs)[:-1]]  # No activation behind the last.
     convolutions, units = (fconv1_sizes if kind == "fconv1" else fconv2_sizes)(shape)
-    network, channels = [], shape[-1]
+    is_shaped, network = kwargs.get("noise") == "shaped", []
+    kwargs = {**kwargs, "noise": "normal"} if is_shaped else kwargs
     for i, (filters, kernel_size, strides, padding) in enumerate(convolutions):
         conv = layers.Conv2D(filters, kernel_size, strides, padding, **kwargs)
-        network += [conv, layers.Spline()]
-        if couplings and 1 < filters <= math.prod(conv.kernel_size) * channels:  # Where nothing but data goes in.
+        _, *places, _ = conv.compute_output_shape((None, *shape))
+        patch = math.prod(conv.kernel_size) * shape[-1]
+        adds_noise = filters > patch or math.prod(places) * patch > math.prod(shape)
+        network += [layers.ShapedNoise(conv) if is_shaped and adds_noise else conv, layers.Spline()]
+        if couplings and 1 < filters <= patch:  # Where nothing but data goes in.
             network.append(layers.SplineCoupling(swap=bool(i % 2), bins=4, width=32))
-        channels = filters
+        shape = (*places, filters)
     return [*network, layers.Flatten(), *_dense(units, kwargs)]
 
 
