@@ -121,11 +121,12 @@ def _dense(features, outputs, width):
 
 
 def _convolutions(ndims, outputs, width):
-    conv, width = _CONVOLUTIONS[ndims], width or 64
+    """A convolution, and dense layers at each place: TensorFlow's convolutions of one cell take longer."""
+    width = width or 64
     return [
-        _layer(conv, width, kernel_size=3, padding="same", activation="gelu"),
-        _layer(conv, width, kernel_size=1, activation="gelu"),
-        _layer(conv, outputs, kernel_size=1, kernel_initializer="zeros"),
+        _layer(_CONVOLUTIONS[ndims], width, kernel_size=3, padding="same", activation="gelu"),
+        _layer(keras.layers.Dense, width, activation="gelu"),
+        _layer(keras.layers.Dense, outputs, kernel_initializer="zeros"),
     ]
 
 
