@@ -160,6 +160,7 @@ CASES = {
     "dense_spline": (lambda: fl.Dense(3, transform="spline"), (5,), dense),
     "dense_affine_spline": (lambda: fl.Dense(3, transform="affine+spline"), (5,), dense),
     "dense_affine_mixture": (lambda: fl.Dense(3, transform="affine+mixture"), (5,), dense),
+    "dense_pieces": (lambda: fl.Dense(3, transform="spline", pieces=5), (5,), dense),
     "dense_deep": (lambda: fl.Dense(3, depth=2, width=16, dropout=0.1), (5,), dense),
     "conv2d_deep": (lambda: fl.Conv2D(3, 2, 2, depth=1, width=8), (4, 4, 2), conv),
     "dense_stages": (lambda: fl.Dense(2, stages=2), (5,), dense),

@@ -1,5 +1,7 @@
 """What helps training: averages of weights, decay, shifted images, dropout, and an end without progress."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -80,6 +82,30 @@ def test_training_ends_without_progress():
     assert stops_after(figures, 0) is None
     assert stops_after([-f for f in figures], 3, in_bits=False) == 7
     assert stops_after([2.5, 2.1], 2, rows=[3.0, 2.0]) == 1  # Epochs before a run was resumed count.
+
+
+def test_arguments_of_layers_are_set(tmp_path):
+    out = tmp_path / "run"
+    given = ["--set", "front=variational", "width=8", "--stages", "2"]
+    assert main(["train", *SMALL_RUN, *given, "--model", "fconv2", "--epochs", "1", "--out", str(out)]) == 0
+    run = RunFolder(out)
+    assert run.read_config()["arguments"] == {"front": "variational", "width": 8}
+    spread, conv = run.load().network.layers[:2]
+    assert spread.variational and conv.width == 8 and conv.stages == 2
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["width"], "NAME=VALUE. Received: 'width'"),
+        (["wide=3"], "wide"),
+        (["front=logit"], "front is .* Received: front='logit'"),
+    ],
+)
+def test_arguments_that_are_none_are_named(tmp_path, capsys, given, message):
+    arguments = ["--model", "fconv2", "--epochs", "1", "--set", *given, "--out", str(tmp_path / "run")]
+    assert main(["train", *arguments]) == 2
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_defaults_depend_on_the_data():

@@ -158,6 +158,21 @@ def test_best_network_given_a_condition():
     assert np.mean(flow.sample(20, seed=0, condition=2)) < 0.5 < np.mean(flow.sample(20, seed=0, condition=1))
 
 
+def test_noise_of_overlapping_convolutions_is_shaped_by_name():
+    flow = zoo.build("fconv1", (6, 5, 1), levels=4, noise="shaped")
+    assert [type(layer.layer) for layer in kinds(flow, layers.ShapedNoise)] == [layers.Conv2D] * 2
+    with pytest.raises(ValueError, match="the dense layers of fmlp add no noise"):
+        zoo.build("fmlp", (6, 5, 1), levels=4, noise="shaped")
+
+
+@pytest.mark.parametrize("front, first", [("spread", [layers.Spread]), ("uniform", [layers.Dequantize, layers.Logit])])
+def test_fronts_of_whole_numbers(front, first):
+    flow = zoo.build("fmlp", (4, 4, 1), levels=4, front=front)
+    assert [type(layer) for layer in flow.network.layers[: len(first)]] == first
+    with pytest.raises(ValueError, match="front='none'"):
+        zoo.build("fmlp", (4, 4, 1), levels=4, front="none")
+
+
 @pytest.mark.slow
 def test_networks_given_a_condition():
     keras.utils.set_random_seed(0)
