@@ -84,6 +84,7 @@ def test_training_ends_without_progress():
     assert stops_after([2.5, 2.1], 2, rows=[3.0, 2.0]) == 1  # Epochs before a run was resumed count.
 
 
+@pytest.mark.slow
 def test_arguments_of_layers_are_set(tmp_path):
     out = tmp_path / "run"
     given = ["--set", "front=variational", "width=8", "--stages", "2"]

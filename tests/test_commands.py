@@ -188,7 +188,7 @@ def test_help(command, capsys):
 
 def test_results_stand_beside_the_papers(run, tmp_path):
     report = json.loads(run.report.read_text())
-    for name, figure in (("mnist_fconv2", 1.234), ("power_fmlp", 0.5678)):
+    for name, figure in (("mnist_fconv2", 1.234), ("power_fmlp", 0.5678), ("mnist_best", 1.001), ("mnist_fconv1_normal", 1.5)):
         folder = RunFolder(tmp_path / "runs" / name)
         folder.make()
         figures = {"mean": figure, "standard_error": 0.001, "examples": 10}
@@ -197,13 +197,14 @@ def test_results_stand_beside_the_papers(run, tmp_path):
     row = next(line for line in page.splitlines() if line.startswith("| fConv2 | 1.41"))
     assert "6.05 after 12 min" in row and "1.234 +- 0.001" in row
     assert "| POWER | -0.50 | 0.568 +- 0.001 |" in page and "| GAS | 5.35 | not run |" in page
+    assert "| MNIST | best | 1.001 +- 0.001 |" in page and "| MNIST | normal | 3.11 | 1.500 +- 0.001 |" in page
     assert "tfp-flowify train --data mnist --model fconv2 --minutes 10 --data-dir DIR" in page
     shutil.rmtree(tmp_path / "runs")
     assert write_results(tmp_path / "runs", tmp_path / "out").read_text() == page  # The page needs the runs no more.
 
 
 def test_experiments_have_names_of_their_own():
-    assert len({experiment.name for experiment in EXPERIMENTS}) == len(EXPERIMENTS) == 17
+    assert len({experiment.name for experiment in EXPERIMENTS}) == len(EXPERIMENTS) == 24
 
 
 @pytest.fixture(scope="module")
