@@ -58,11 +58,12 @@ ROWS = (
     Row("fconv2-affine", "normal densities, the paper's, not mixtures", "--transform affine"),
     Row("fconv2-spline", "splines behind the normal densities", "--transform affine+spline"),
     Row("fconv2-two_stages", "what is dropped leaves in two stages", "--stages 2"),
-    Row("fconv2-residual", "residual networks that know places, for densities", "--set depth=1 width=64"),
+    Row("fconv2-small", "small networks for densities, not residual ones", "--set depth=null width=null"),
     Row("fconv2-multiscale", "no networks for densities", "--density multiscale"),
     Row("fconv2-average", "moving averages of the weights", "--average 0.999"),
     Row("fconv1", "as it is"),
     Row("fconv1-affine", "normal densities, the paper's, not mixtures", "--transform affine"),
+    Row("fconv1-small", "small networks for densities, not residual ones", "--set depth=null width=null"),
     Row("fconv1-shaped_noise", "noise that follows the data", "--noise shaped"),
     Row("fconv1-uniform_noise", "uniform noise", "--noise uniform"),
 )

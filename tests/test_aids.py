@@ -114,6 +114,9 @@ def test_defaults_depend_on_the_data():
     assert (digits.model, digits.dropout, digits.batch_size, digits.transform) == ("best_small", 0.3, 64, None)
     paper = Options(minutes=1, model="fconv2").completed(load("digits"))
     assert (paper.dropout, paper.batch_size, paper.transform) == (None, 128, "affine+mixture")
+    assert paper.arguments == {"depth": 1, "width": 64}
+    assert Options(minutes=1, model="fconv2", arguments={"width": 8}).completed(load("digits")).arguments["width"] == 8
+    assert Options(minutes=1, model="fmlp").completed(load("digits")).arguments == {}
     for name in ("average", "dropout"):
         with pytest.raises(ValueError, match=f"{name} must be less than one"):
             Options(minutes=1, **{name: 1.0})

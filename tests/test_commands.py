@@ -188,7 +188,12 @@ def test_help(command, capsys):
 
 def test_results_stand_beside_the_papers(run, tmp_path):
     report = json.loads(run.report.read_text())
-    for name, figure in (("mnist_fconv2", 1.234), ("power_fmlp", 0.5678), ("mnist_best", 1.001), ("mnist_fconv1_normal", 1.5)):
+    for name, figure in (
+        ("mnist_fconv2", 1.234),
+        ("power_fmlp", 0.5678),
+        ("mnist_best", 1.001),
+        ("mnist_fconv1_normal", 1.5),
+    ):
         folder = RunFolder(tmp_path / "runs" / name)
         folder.make()
         figures = {"mean": figure, "standard_error": 0.001, "examples": 10}

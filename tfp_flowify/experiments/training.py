@@ -54,12 +54,17 @@ FEW_FOR_NETWORKS = 10_000
 SMALL_IMAGE = 256
 
 
+#: Networks for densities of convolutions: slower than the small ones that `zoo.build` takes, and worth it.
+RESIDUAL = {"depth": 1, "width": 64}
+
+
 @dataclasses.dataclass
 class Options:
     """The options of a run: its data, its network, how it is trained. They are kept in `config.json`.
 
     Left out, the model is `best_small` for small images or few of them, else `best`, with batches of 64; for tables
-    `fmlp`, with batches of 512. The paper's networks have mixtures for densities, for tables splines. With
+    `fmlp`, with batches of 512. The paper's networks have mixtures for densities, given by residual networks where they
+    are convolutional; for tables splines. With
     few examples `best` has dropout. XLA is used where there is a GPU. `arguments` go to `zoo.build`.
     """
 
@@ -116,6 +121,7 @@ class Options:
             model=model,
             batch_size=self.batch_size or min(batch_size, len(data.train)),
             transform=self.transform or transform,
+            arguments={**(RESIDUAL if str(model).startswith("fconv") else {}), **self.arguments},
             dropout=(0.3 if is_best and few else None) if self.dropout is None else self.dropout,
             xla=bool(tf.config.list_physical_devices("GPU")) if self.xla is None else self.xla,
             data=_absolute(self.data) if Path(self.data).exists() and self.data not in NAMES else self.data,
