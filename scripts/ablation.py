@@ -85,6 +85,8 @@ def main(arguments) -> int:
     failed = []
     for i, row in enumerate(rows):
         run = RunFolder(arguments.runs / row.name)
+        if run.read_report() is not None and not _is_of(run, arguments):
+            raise SystemExit(f"{run.path} is a run of other data, minutes or seed. Take another folder: --runs DIR.")
         if run.read_report() is None:
             print(f"{i + 1} of {len(rows)}: {row.name}", flush=True)
             code = subprocess.run(_command(row, run, arguments)).returncode
@@ -105,13 +107,22 @@ def _command(row, run, arguments) -> list:
     return [*command, *data, *how, "--model", row.network, *row.arguments.split()]
 
 
+def _is_of(run, arguments) -> bool:
+    """Whether a run was trained on these data, for as long and with this seed."""
+    config = run.read_config()
+    wanted = {"minutes": arguments.minutes, "seed": arguments.seed}
+    same = all(config[name] == value for name, value in wanted.items())
+    return same and Path(config["data"]).name == Path(arguments.data).name
+
+
 def write_page(arguments):
     """Writes README.md of all rows that are done."""
     from tfp_flowify.experiments import RunFolder
     from tfp_flowify.experiments.figures import carried_over
 
-    reports = {row: RunFolder(arguments.runs / row.name).read_report() for row in ROWS}
-    done = {row: report for row, report in reports.items() if report is not None}
+    runs = {row: RunFolder(arguments.runs / row.name) for row in ROWS}
+    runs = {row: run for row, run in runs.items() if run.read_report() is not None and _is_of(run, arguments)}
+    done = {row: run.read_report() for row, run in runs.items()}
     if not done:
         return
     lines = ["| network | what differs | one draw | 100 draws | difference | steps | weights | arguments |"]
@@ -124,7 +135,8 @@ def write_page(arguments):
         counts = [f"{report['steps']:,}", f"{report['parameters']:,}"]
         cells = [row.network, row.what, *figures, difference, *counts, f"`{row.arguments}`" if row.arguments else ""]
         lines.append("| " + " | ".join(cells) + " |")
-    about = {"machine": next(iter(done.values()))["machine"], "command": "python scripts/ablation.py --data-dir DIR"}
+    command = f"python scripts/ablation.py --data {arguments.data} --minutes {arguments.minutes:g} --data-dir DIR"
+    about = {"machine": next(iter(done.values()))["machine"], "command": command}
     given = {"minutes": arguments.minutes, "data": arguments.data, "seed": arguments.seed}
     arguments.out.mkdir(parents=True, exist_ok=True)
     text = INTRODUCTION.format(**about, **given) + "\n" + "\n".join(lines) + "\n"

@@ -199,6 +199,9 @@ CASES = {
         (3,), (2,), Net(3, 2 * 25, t), transforms.Stack([transforms.Standardize(), transforms.Spline(bound=3.0)]), t
     ),
     "whiten_mixture": lambda t: fb.Whiten((3,), (2,), Net(3, 2 * 9, t), transforms.Mixture(3), t),
+    "whiten_constant_mixture": lambda t: fb.Whiten(
+        (3,), (2,), functools.partial(_constant, weight((12,), t)), transforms.Mixture(2), t
+    ),
     "whiten_affine_mixture": lambda t: fb.Whiten(
         (3,), (2,), Net(3, 2 * 8, t), transforms.Stack([transforms.Standardize(), transforms.Mixture(2)]), t
     ),

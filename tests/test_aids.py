@@ -12,7 +12,9 @@ from tfp_flowify.commands import main
 from tfp_flowify.data import batches, load
 from tfp_flowify.data.dataset import shifted
 from tfp_flowify.experiments import Options, RunFolder
-from tfp_flowify.experiments.callbacks import StopWithoutProgress
+from tfp_flowify.experiments.callbacks import Recorder, StopWithoutProgress
+from tfp_flowify.experiments.workers import Workers
+from tfp_flowify.layers.networks import Dropout
 
 
 def test_averages_are_what_is_tested_and_kept_as_the_best(tmp_path):
@@ -50,6 +52,8 @@ def test_shifted_images_are_crops_of_mirrored_ones():
     }
     assert len(found) > 15
     np.testing.assert_array_equal(moved, shifted(tf.constant(images), 2, seed=[3, 1]))
+    with pytest.raises(ValueError, match=r"shift=1 for examples of shape \(3,\)"):
+        shifted(tf.zeros([5, 3]), 1, seed=[0, 0])
     with pytest.raises(ValueError, match=r"shift=5 for examples of shape \(5, 4, 2\)"):
         shifted(tf.constant(images), 5, seed=[0, 0])
 
@@ -65,7 +69,8 @@ def test_shifts_go_on_where_they_were():
 
 def stops_after(figures, patience, in_bits=True, rows=()):
     """Behind which figure training stops, or None."""
-    callback = StopWithoutProgress(patience, in_bits, [{"validation": row} for row in rows], log=lambda _: None)
+    rows, workers = [{"validation": row} for row in rows], Workers(tf.distribute.get_strategy())
+    callback = StopWithoutProgress(patience, in_bits, rows, workers, log=lambda _: None)
     callback.set_model(keras.Sequential([keras.Input([1]), keras.layers.Dense(1)]))
     callback.model.stop_training = False
     for i, figure in enumerate(figures):
@@ -73,6 +78,53 @@ def stops_after(figures, patience, in_bits=True, rows=()):
         if callback.model.stop_training:
             return i
     return None
+
+
+@pytest.mark.slow
+def test_dropout_and_averages_go_on_where_they_were(tmp_path):
+    """A run that was stopped behind its first epoch ends as one that was not, to the last digit."""
+    arguments = ["--model", "best_small", "--dropout", "0.4", "--average", "0.9", "--weight-decay", "0.01"]
+    arguments += ["--set", "width=8", "--no-xla", "--draws", "2", "--weighted-examples", "5", "--epochs", "2"]
+    whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
+    assert main(["train", *arguments, "--out", str(whole.path)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recorder, "on_epoch_end", stopping(Recorder.on_epoch_end))
+        main(["train", *arguments, "--out", str(parts.path)])
+    assert len(parts.read_history()) == 1
+    assert main(["train", "--resume", "--out", str(parts.path)]) == 0
+    for a, b in zip(*(run.load(run.last).get_weights() for run in (whole, parts)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def stopping(on_epoch_end):
+    """Ends training behind an epoch, as Ctrl-C does."""
+
+    def stop(callback, epoch, logs=None):
+        on_epoch_end(callback, epoch, logs)
+        callback.model.stop_training = True
+
+    return stop
+
+
+def test_a_saved_dropout_goes_on_with_its_masks(tmp_path):
+    model = keras.Sequential([keras.Input([50]), Dropout(0.5, seed=3)])
+    x = np.ones([2, 50], np.float32)
+    model(x, training=True)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(model(x, training=True), again(x, training=True))
+
+
+@pytest.mark.slow
+def test_a_run_that_ended_without_progress_is_done(tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["train", *SMALL_RUN, "--epochs", "9", "--learning-rate", "1e-12", "--patience", "1"]
+    assert main([*arguments, "--out", str(out)]) == 0
+    rows = RunFolder(out).read_history()
+    assert len(rows) < 9
+    assert main(["train", "--resume", "--out", str(out)]) == 0
+    assert "All of its training is done already" in capsys.readouterr().out
+    assert RunFolder(out).read_history() == rows
 
 
 def test_training_ends_without_progress():
@@ -90,7 +142,7 @@ def test_arguments_of_layers_are_set(tmp_path):
     given = ["--set", "front=variational", "width=8", "--stages", "2"]
     assert main(["train", *SMALL_RUN, *given, "--model", "fconv2", "--epochs", "1", "--out", str(out)]) == 0
     run = RunFolder(out)
-    assert run.read_config()["arguments"] == {"front": "variational", "width": 8}
+    assert run.read_config()["arguments"] == {"front": "variational", "width": 8, "depth": 1}
     spread, conv = run.load().network.layers[:2]
     assert spread.variational and conv.width == 8 and conv.stages == 2
 

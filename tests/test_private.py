@@ -160,3 +160,16 @@ def test_moving_averages_of_weights_take_their_place_for_a_while():
     flow.compile(FusedAdam(0.1))
     with private.averaged(flow) as differs:
         assert not differs
+
+
+def test_a_saved_optimizer_knows_what_decays(two_devices):
+    assert issubclass(FusedAdam, private.DecaysSome)
+    optimizer = FusedAdam(1e-12, weight_decay=9e11, decayed=["kernel"])
+    for strategy in (tf.distribute.get_strategy(), two_devices):
+        with strategy.scope():
+            again = FusedAdam.from_config(optimizer.get_config())
+            weights = [keras.Variable([1.0], name=name) for name in ("kernel", "bias")]
+            again.build(weights)
+        strategy.run(lambda again=again, weights=weights: again.apply([tf.constant([0.0])] * 2, weights))
+        kernel, bias = (float(weight.numpy()[0]) for weight in weights)
+        assert abs(kernel) < 0.2 and bias == 1

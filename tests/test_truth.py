@@ -39,5 +39,5 @@ def test_no_figure_is_better_than_the_entropy(name):
     for bits in (single, weighted):
         error = bits.std() / np.sqrt(len(bits))
         assert bits.mean() > entropy() - 4 * error
-    assert weighted.mean() < single[:500].mean() + 1e-6  # Where the likelihood is exact the two are the same.
+    assert weighted.mean() < single[:500].mean() + 1e-3  # Next to exact, the two are next to the same.
     assert before - single.mean() > 0.3 * (before - entropy())  # It has learned some of what there is to learn.

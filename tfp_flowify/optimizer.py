@@ -3,11 +3,11 @@
 import keras
 import tensorflow as tf
 
-from tfp_flowify.core.private import SumsGradientsFirst, adam_slots
+from tfp_flowify.core.private import DecaysSome, SumsGradientsFirst, adam_slots
 
 
 @keras.saving.register_keras_serializable("tfp_flowify")
-class FusedAdam(SumsGradientsFirst, keras.optimizers.Adam):
+class FusedAdam(SumsGradientsFirst, DecaysSome, keras.optimizers.Adam):
     """Keras' Adam, each weight updated by TensorFlow's own kernel: a fifteenth of the operations.
 
     A flow has many small weights, so that these count, above all while the first step is being compiled. Arguments,
@@ -15,14 +15,26 @@ class FusedAdam(SumsGradientsFirst, keras.optimizers.Adam):
     to that.
 
     A step whose gradients are not all finite is not taken: weights and moments stay as they are (what is left to Keras
-    keeps its weights, and its moments fade a little). In `FlowModel.fit` the loss of such a step is NaN.
+    keeps its weights, and its moments fade a little; what decays does so even then). In `FlowModel.fit` the loss is NaN
+    then.
 
     On several devices or machines gradients are summed, and then clipped: steps are those of one device with the whole
     batch. (Keras clips the gradients of each device, and then sums.)
 
+    Args:
+      *args, **kwargs: As of `keras.optimizers.Adam`.
+      decayed: Names of the weights that decay, where there is `weight_decay`, such as ["kernel"]; all if left out.
+
     >>> float(FusedAdam(0.5).learning_rate)
     0.5
     """
+
+    def __init__(self, *args, decayed=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.decayed = decayed if decayed is None else list(decayed)
+
+    def get_config(self):
+        return {**super().get_config(), "decayed": self.decayed}
 
     def apply(self, grads, trainable_variables=None):
         self._numbers = {}  # Once for a step, in the graph of that step.

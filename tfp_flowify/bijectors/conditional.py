@@ -118,6 +118,8 @@ def parameters_for(name: str, transform, parameters, given, given_ndims: int, sh
     batch_ndims = given.shape.rank - given_ndims
     leading = batch_ndims if parameters.shape.rank > batch_ndims else 0
     numbers = math.prod(parameters.shape[leading:])
+    if not leading and len(shape) > 1 and numbers == shape[-1] * transform.size:  # The same at all places.
+        return tf.reshape(parameters, [*[1] * (len(shape) - 1), shape[-1], transform.size])
     if numbers != math.prod(shape) * transform.size:
         raise ValueError(
             f"The conditioner of {name} gives {numbers} numbers for {tuple(shape)} values that it transforms; "

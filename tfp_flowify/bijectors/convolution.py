@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import check_layer
+from tfp_flowify.bijectors.conditional import Funnel, StagedFunnel
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.linear import Linear
 from tfp_flowify.bijectors.orthogonal import multiply
@@ -114,7 +115,7 @@ class Conv(Sequential):
             layers.append(Pad(image_shape, patches.border, log_pad_scale, noise, dtype))
             patches = Patches(layers[0].outputs[0], size, strides, dilation=dilation)
         self.unfold = Unfold(patches, log_noise_scale, noise, dtype)
-        inner = getattr(linear, "layer", linear)  # That of a funnel.
+        inner = linear.layer if isinstance(linear, Funnel | StagedFunnel) else linear
         if PatchLinear.is_for(patches, inner):
             whole = PatchLinear(self.unfold, inner)
             layers.append(whole if inner is linear else linear.copy(layer=whole))

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfp_flowify.core.checks import parameter
 from tfp_flowify.math.logistics import below, log_interval
 
-#: No level has less than this share of an even chance, so that codes tell all levels apart in float32.
+#: So much of [0, 1] is shared out to all levels evenly, or more where rounding asks for it: see `Levels.floor`.
 FLOOR = 1e-4
 
 
@@ -16,7 +16,7 @@ class Levels(tf.Module):
     A density of the line, here a mixture of logistics, then gives each level a probability. The cuts make frequent
     levels wide: with those of `cuts_for(counts)`, the standard logistic gives each level its share of the data.
 
-        P(level) = (1 - e) (F(cut[level + 1]) - F(cut[level])) + e / levels,    e = 1e-4
+        P(level) = (1 - e) (F(cut above) - F(cut below)) + e / levels,    e = 1e-4 or a bit more
 
     Args:
       first_cut: (channels,): the lowest cut.
@@ -32,6 +32,12 @@ class Levels(tf.Module):
         self.first_cut = parameter(first_cut, "Levels first_cut", (None,))
         self.log_gaps = parameter(log_gaps, "Levels log_gaps", (self.first_cut.shape[0], None))
         self.count = self.log_gaps.shape[1] + 2
+
+    @property
+    def floor(self) -> float:
+        """The probability that is shared out evenly, so that codes tell all levels apart, whatever the rounding."""
+        spacing = np.finfo(tf.as_dtype(self.first_cut.dtype).as_numpy_dtype).eps
+        return max(FLOOR, 4 * spacing * self.count)
 
     @property
     def channels(self) -> int:
@@ -66,6 +72,10 @@ class Levels(tf.Module):
         """The ends of all intervals, (channels, levels) each; the lowest and the highest are taken for one wide."""
         cuts = self.cuts()
         return tf.concat([cuts[:, :1] - 1, cuts], 1), tf.concat([cuts, cuts[:, -1:] + 1], 1)
+
+    def log_widths(self):
+        """The logs of the lengths of all intervals, (channels, levels), from what they are made of."""
+        return tf.pad(tf.convert_to_tensor(self.log_gaps), [(0, 0), (1, 1)])
 
     def look_up(self, table, x):
         """The rows of a table (channels, levels, columns) for levels x, (..., channels)."""
@@ -102,16 +112,17 @@ class Levels(tf.Module):
         at_bottom, at_top = index == 0, index == self.count - 1
         low, high = tf.gather(cuts, tf.maximum(index - 1, 0)), tf.gather(cuts, tf.minimum(index, self.count - 2))
         log_inside = log_interval(low, high, parameters, at_bottom, at_top)
-        even = tf.cast(FLOOR / self.count, x.dtype)
+        even = tf.cast(self.floor / self.count, x.dtype)
         log_probability = tf.reduce_logsumexp(
-            tf.stack([np.log1p(-FLOOR) + log_inside, tf.fill(tf.shape(x), tf.math.log(even))]), axis=0
+            tf.stack([np.log1p(-self.floor) + log_inside, tf.fill(tf.shape(x), tf.math.log(even))]), axis=0
         )
         bottom = tf.where(at_bottom, tf.zeros_like(x), self._share_below(low, x, parameters))
         top = tf.where(at_top, tf.ones_like(x), self._share_below(high, x + 1, parameters))
         return bottom, top, log_probability
 
     def _share_below(self, cut, level, parameters):
-        return (1 - FLOOR) * below(cut, parameters) + FLOOR / self.count * level
+        share = tf.minimum(below(cut, parameters), 1)  # A sum of shares can round to more than one.
+        return (1 - self.floor) * share + self.floor / self.count * level
 
     def _find(self, squeezed, channel, parameters):
         """The level whose part of [0, 1] a code lies in, by bisection."""

@@ -70,7 +70,7 @@ class Spread(FlowBijector):
         """The interval of each entry, of one table with a row for each level."""
         low, high = self.levels_of.tables()
         loc, log_scale = tf.convert_to_tensor(self.loc), floored(tf.convert_to_tensor(self.log_scale))
-        rows = tf.stack([low, high, loc, tf.exp(log_scale), log_scale, tf.math.log(high - low)], axis=-1)
+        rows = tf.stack([low, high, loc, tf.exp(log_scale), log_scale, self.levels_of.log_widths()], axis=-1)
         low, high, loc, scale, log_scale, log_width = tf.unstack(self.levels_of.look_up(rows, x), axis=-1)
         if self.conditioner is not None and not context.without_noise:
             added = tf.reshape(context.run(self.conditioner, self.levels_of.features(x)), [*_shape(x), 2])

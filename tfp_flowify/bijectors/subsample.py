@@ -115,6 +115,11 @@ class Subsample(FlowBijector):
         Returns:
           Levels and codes of all stages, and the sum of all log-dets.
         """
+        if known.shape.rank != len(self._grid) + 2:
+            raise ValueError(
+                f"Subsample takes images {self.inputs[0]} with one axis of examples in front. Received: kept pixels of "
+                f"shape {tuple(known.shape)}. Make one axis of all those in front by Reshape."
+            )
         all_levels, all_codes, total, state = [], [], 0.0, []
         for i, (stage, offset) in enumerate(zip(self.stages, self._groups, strict=True)):
             state = [context.run(stage.update, [self.levels_of.features(self._on_grid(known)), *state])]

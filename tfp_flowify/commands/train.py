@@ -99,7 +99,8 @@ def add_arguments(parser):
         "--patience",
         type=int,
         metavar="N",
-        help="stop after N epochs without a better validation figure; 0 for never (default: 20)",
+        help="stop after N epochs without a better validation figure; 0 for never (default: 20 for fewer than 10,000 "
+        "examples, else 0)",
     )
     how.add_argument("--seed", type=int, metavar="N", help="of weights, order and noise (default: 0)")
     how.add_argument(

@@ -187,6 +187,20 @@ class SumsGradientsFirst:
         super()._backend_update_step(kept, trainable_variables, tf.where(is_finite, learning_rate, -1))
 
 
+class DecaysSome:
+    """Mixin in front of a Keras optimizer: weights whose names are in `decayed` decay, and no others; all for None.
+
+    Keras' `exclude_from_weight_decay` is not in the config of an optimizer, so that one from a file forgets it.
+    """
+
+    decayed = None
+
+    def _use_weight_decay(self, variable):
+        # Those of several devices have names such as kernel/replica_1:0.
+        path = [name for name in variable.name.partition(":")[0].split("/") if not name.startswith("replica_")]
+        return (self.decayed is None or path[-1] in self.decayed) and super()._use_weight_decay(variable)
+
+
 def _times_or_zero(gradient, is_finite):
     """A gradient, of all entries or of single rows; zero where the flag says that some gradient is not finite."""
     if isinstance(gradient, tf.IndexedSlices):

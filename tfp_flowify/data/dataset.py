@@ -121,12 +121,12 @@ def shifted(images, most: int, seed):
     >>> moved.shape.as_list()
     [1, 4, 2, 1]
     """
-    count, height, width = tf.unstack(tf.shape(images)[:3])
     if images.shape.rank != 4 or most > min(images.shape[1:3]):
         raise ValueError(
             f"Images (height, width, channels) are moved, by no more pixels than they have. Received: shift={most} for "
             f"examples of shape {tuple(images.shape[1:])}"
         )
+    count, height, width = tf.unstack(tf.shape(images)[:3])
     wide = tf.pad(images, [(0, 0), (most, most), (most, most), (0, 0)], mode="SYMMETRIC")
     first = tf.random.stateless_uniform([count, 2], seed, 0, 2 * most + 1, tf.int32)
     rows, columns = (first[:, i, tf.newaxis] + tf.range(size) for i, size in enumerate((height, width)))

@@ -58,20 +58,29 @@ class StopWithoutProgress(keras.callbacks.Callback):
       patience: Number of these epochs; 0 to go on whatever comes.
       in_bits: Whether figures are in bits per dimension, where less is better.
       rows: Rows of the epochs before.
+      workers: Those that train together: all stop at the same moment.
       log: Function called with each progress message.
     """
 
-    def __init__(self, patience: int, in_bits: bool, rows, log=print):
+    def __init__(self, patience: int, in_bits: bool, rows, workers, log=print):
         super().__init__()
-        self.patience, self.sign, self.log = patience, 1 if in_bits else -1, log
+        self.patience, self.sign, self.workers, self.log = patience, 1 if in_bits else -1, workers, log
         self.figures = [self.sign * row["validation"] for row in rows]
 
     def on_epoch_end(self, epoch, logs=None):
         self.figures.append(self.sign * logs["validation"])
-        since = len(self.figures) - 1 - int(np.argmin(self.figures))
-        if 0 < self.patience <= since and not self.model.stop_training:
+        if self.workers.any(self.is_over) and not self.model.stop_training:
             self.model.stop_training = True
-            self.log(f"Validation has not been better for {since} epochs: training ends here.")
+            self.log(f"Validation has not been better for {self.since_best} epochs: training ends here.")
+
+    @property
+    def since_best(self) -> int:
+        """The number of epochs since the best one."""
+        return len(self.figures) - 1 - int(np.argmin(self.figures)) if self.figures else 0
+
+    @property
+    def is_over(self) -> bool:
+        return 0 < self.patience <= self.since_best
 
 
 class Validation(keras.callbacks.Callback):

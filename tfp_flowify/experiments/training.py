@@ -64,8 +64,8 @@ class Options:
 
     Left out, the model is `best_small` for small images or few of them, else `best`, with batches of 64; for tables
     `fmlp`, with batches of 512. The paper's networks have mixtures for densities, given by residual networks where they
-    are convolutional; for tables splines. With
-    few examples `best` has dropout. XLA is used where there is a GPU. `arguments` go to `zoo.build`.
+    are convolutional; for tables splines. With few examples `best` has dropout, and training stops after 20 epochs
+    without progress. XLA is used where there is a GPU. `arguments` go to `zoo.build`.
     """
 
     data: str = "digits"
@@ -79,7 +79,7 @@ class Options:
     average: float = 0.0
     dropout: float | None = None
     shift: int = 0
-    patience: int = 20
+    patience: int | None = None
     seed: int = 0
     noise: str = "normal"
     transform: str | None = None
@@ -106,6 +106,9 @@ class Options:
                 raise ValueError(f"{name} must be {least}. Received: {name}={value}")
         if self.minutes is None and self.epochs is None:
             raise ValueError("Say how long to train: minutes=N, epochs=N or both.")
+        own = self.arguments.keys() & {field.name for field in dataclasses.fields(self)}
+        if own:
+            raise ValueError(f"{', '.join(sorted(own))} are options of their own. Received: arguments={self.arguments}")
         for name in ("average", "dropout"):
             if (getattr(self, name) or 0) >= 1:
                 raise ValueError(f"{name} must be less than one. Received: {name}={getattr(self, name)}")
@@ -123,6 +126,7 @@ class Options:
             transform=self.transform or transform,
             arguments={**(RESIDUAL if str(model).startswith("fconv") else {}), **self.arguments},
             dropout=(0.3 if is_best and few else None) if self.dropout is None else self.dropout,
+            patience=(20 if few else 0) if self.patience is None else self.patience,
             xla=bool(tf.config.list_physical_devices("GPU")) if self.xla is None else self.xla,
             data=_absolute(self.data) if Path(self.data).exists() and self.data not in NAMES else self.data,
             data_dir=self.data_dir and _absolute(self.data_dir),
@@ -273,21 +277,20 @@ def _fresh_flow(options, data: Data):
     flow = build_flow(options, data)
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
     flow.adapt(data.train[spread], seed=options.seed, **data.given("train", spread))
-    flow.compile(_optimizer(options, flow), jit_compile=_uses_xla(options))
+    flow.compile(_optimizer(options), jit_compile=_uses_xla(options))
     return flow
 
 
-def _optimizer(options, flow):
-    optimizer = FusedAdam(
+def _optimizer(options):
+    # Only kernels of networks decay: scales and rotations are not large or small, but right or wrong.
+    return FusedAdam(
         options.learning_rate,
         global_clipnorm=options.clip_norm or None,
         weight_decay=options.weight_decay or None,
         use_ema=options.average > 0,
         ema_momentum=options.average or 0.99,
+        decayed=["kernel"],
     )
-    # Only kernels of networks decay: scales and rotations are not large or small, but right or wrong.
-    optimizer.exclude_from_weight_decay([w for w in flow.trainable_weights if w.name != "kernel"])
-    return optimizer
 
 
 def _uses_xla(options) -> bool:
@@ -340,7 +343,8 @@ def _fit(flow, data, options, folder, workers, log) -> bool:
     clock = Clock(
         options.minutes, options.epochs and options.epochs * steps_per_epoch, rows[-1]["seconds"] if rows else 0.0
     )
-    if workers.of_first(clock.share(done)) >= 1:
+    without_progress = StopWithoutProgress(options.patience, data.is_image, rows, workers, log)
+    if workers.of_first(clock.share(done)) >= 1 or workers.any(without_progress.is_over):
         log("All of its training is done already.")
         return False
     if done:
@@ -360,7 +364,7 @@ def _fit(flow, data, options, folder, workers, log) -> bool:
                 interrupt,
                 CosineDecay(clock, options.learning_rate, workers),
                 Validation(data, options.validation_examples),
-                StopWithoutProgress(options.patience, data.is_image, rows, log),
+                without_progress,
                 StopWhereNotFinite(folder, lambda step: next(iter(_batches_after(step, data, options))), workers),
                 *(records if workers.is_first else []),
             ],

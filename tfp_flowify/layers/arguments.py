@@ -18,6 +18,14 @@ def positive(name: str, value) -> float:
     return float(value)
 
 
+def block_sizes(depth, dropout) -> tuple:
+    """Depth and dropout of networks of residual blocks, checked."""
+    depth, dropout = depth if depth is None else whole_number("depth", depth), share("dropout", dropout)
+    if dropout and depth is None:
+        raise ValueError(f"dropout is for networks of residual blocks. Received: dropout={dropout}, depth=None")
+    return depth, dropout
+
+
 def share(name: str, value) -> float:
     """A share of something, less than all of it, or an error that names it."""
     if not 0 <= value < 1:

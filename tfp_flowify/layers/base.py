@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.core.checks import as_list, whole_number
-from tfp_flowify.layers.arguments import check_full_precision, drop_fixed, share
+from tfp_flowify.layers.arguments import block_sizes, check_full_precision, drop_fixed
 from tfp_flowify.layers.conditioners import PerChannel, ensure_built
 from tfp_flowify.layers.densities import Densities, register
 from tfp_flowify.layers.networks import conditioner_for
@@ -120,9 +120,7 @@ class Dropping(FlowLayer):
         super().__init__(*args, **kwargs)
         self.pieces = pieces if pieces is None else whole_number("pieces", pieces, least=2)
         self.width = width if width is None else whole_number("width", width)
-        self.depth, self.dropout = depth if depth is None else whole_number("depth", depth), share("dropout", dropout)
-        if self.dropout and self.depth is None:
-            raise ValueError(f"dropout is for networks of residual blocks. Received: dropout={dropout}, depth=None")
+        self.depth, self.dropout = block_sizes(depth, dropout)
         if density not in ("funnel", "multiscale") and not isinstance(density, keras.layers.Layer):
             raise ValueError(f'density is "funnel", "multiscale" or a Keras model. Received: density={density!r}')
         self.transform = transform

@@ -5,7 +5,7 @@ import math
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.core.checks import whole_number
-from tfp_flowify.layers.arguments import positive, share
+from tfp_flowify.layers.arguments import block_sizes, positive
 from tfp_flowify.layers.base import make_transform, register
 from tfp_flowify.layers.conditional import TakingCondition, split_shapes
 from tfp_flowify.layers.conditioners import KerasFunction, ensure_built
@@ -31,7 +31,7 @@ class AnyCoupling(TakingCondition):
         self.kept, self.swap = kept if kept is None else whole_number("kept", kept), bool(swap)
         self.conditioner = conditioner
         self.width = width if width is None else whole_number("width", width)
-        self.depth, self.dropout = depth if depth is None else whole_number("depth", depth), share("dropout", dropout)
+        self.depth, self.dropout = block_sizes(depth, dropout)
 
     def make_transform(self):
         """The scalar function whose parameters the network gives."""

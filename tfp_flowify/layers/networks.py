@@ -73,6 +73,18 @@ class _MeanOverPlaces(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tfp_flowify")
+class Dropout(keras.layers.Dropout):
+    """Keras' layer, which goes on in a saved model with the masks that were to come: Keras saves no seeds."""
+
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        store["seed"] = self.seed_generator.state
+
+    def load_own_variables(self, store):
+        self.seed_generator.state.assign(store["seed"])
+
+
+@keras.saving.register_keras_serializable("tfp_flowify")
 class Coordinates(keras.layers.Layer):
     """Adds channels that say where a pixel is: one for each side, from -1 to 1, and one of ones, which padding lacks.
 
@@ -189,7 +201,7 @@ def _residual_block(hidden, layer, policy, dropout):
     layers = [
         keras.layers.ReLU(dtype=policy),
         layer(width, dtype=policy, activation="relu"),
-        *([keras.layers.Dropout(dropout, dtype=policy)] if dropout else []),
+        *([Dropout(dropout, dtype=policy)] if dropout else []),
         layer(width, dtype=policy, use_bias=False, kernel_initializer=small),
     ]
     return keras.layers.Add(dtype=policy)([hidden, chain_tensors(layers, hidden)])

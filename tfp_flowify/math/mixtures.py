@@ -19,14 +19,14 @@ def mixture_forward(x, parameters):
 
     Args:
       x: Numbers, of any shape.
-      parameters: (*shape of x, 3 k).
+      parameters: (*shape of x, 3 k), or of a shape that broadcasts to it.
 
     >>> z, log_slope = mixture_forward(tf.constant(0.7), tf.zeros([6]))  # Two equal parts are one.
     >>> round(float(z), 5), abs(round(float(log_slope), 5))
     (0.7, 0.0)
     """
     shape = tf.shape(x)
-    z, log_slope = _forward(tf.reshape(x, [-1]), *_parts(parameters))
+    z, log_slope = _forward(tf.reshape(x, [-1]), *_parts(parameters, shape))
     return tf.reshape(z, shape), tf.reshape(log_slope, shape)
 
 
@@ -35,7 +35,8 @@ def mixture_inverse(z, parameters):
 
     A last step of Newton's method has the gradients of the inverse.
     """
-    shape, parts = tf.shape(z), _parts(parameters)
+    shape = tf.shape(z)
+    parts = _parts(parameters, shape)
     z, (_, centres, log_scales), fixed = tf.reshape(z, [-1]), parts, [tf.stop_gradient(part) for part in parts]
     wanted, points = tf.stop_gradient(z), tf.stop_gradient(centres + tf.exp(log_scales) * z)
 
@@ -53,9 +54,10 @@ def mixture_inverse(z, parameters):
     return tf.reshape(x, shape), tf.reshape(-_forward(x, *parts)[1], shape)
 
 
-def _parts(parameters):
+def _parts(parameters, shape):
     """Logits, centres and log-scales, (k, n) each: TensorFlow sums fastest over the first axis."""
-    flat = tf.reshape(parameters, [-1, parameters.shape[-1]])
+    size = parameters.shape[-1]
+    flat = tf.reshape(tf.broadcast_to(parameters, tf.concat([shape, [size]], axis=0)), [-1, size])
     logits, centres, log_scales = tf.split(tf.transpose(flat), 3)
     return logits, centres, floored(log_scales)
 

@@ -43,4 +43,4 @@ def best_table(name, features: int, kwargs) -> list:
     """Layers for tables, behind the front: columns leave a few at a time, each given those that stay."""
     width, depth = BEST_MODELS[name]
     sizes = {"transform": "affine+spline", "pieces": 32, "width": 4 * width, "depth": depth, **kwargs}
-    return [layers.Split(count, **sizes) for count in tabular_widths("fmlp", features)]
+    return [layers.Split(count, **sizes) for count in tabular_widths("fmlp", features) if count < features]
