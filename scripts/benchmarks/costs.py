@@ -11,8 +11,9 @@ from tfp_flowify import zoo
 #: Networks, shapes of images and sizes of the batch of one device.
 STEPS = [
     (name, shape, batch_size)
-    for name in ("fconv1", "fconv2", "fconv2_nsf")
-    for shape, batch_size in (((32, 32, 3), 128), ((64, 64, 3), 128))
+    for names, batch_size in ((("fconv1", "fconv2", "fconv2_nsf"), 128), (("best", "best_large"), 64))
+    for name in names
+    for shape in ((32, 32, 3), (64, 64, 3))
 ]
 
 
