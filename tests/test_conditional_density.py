@@ -76,7 +76,7 @@ BOUND = {
         fb.Sequential(
             [
                 fb.ShapedNoise(
-                    fb.Unfold(fb.Conv2D(sequence(3), linear(2, 2, T), (2, 1)).bijectors[0].patches, scalar(-0.3, T)),
+                    fb.Unfold(fb.Conv2D(sequence(3), linear(2, 2, T), (2, 1)).unfold.patches, scalar(-0.3, T)),
                     [lambda x: tf.reshape(tf.tanh(tf.repeat(x, 3, axis=1))[:, :7], [-1, 7])],
                 ),
                 tfb.Reshape((4,), (2, 1, 2)),

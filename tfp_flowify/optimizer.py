@@ -34,7 +34,8 @@ class FusedAdam(SumsGradientsFirst, DecaysSome, keras.optimizers.Adam):
         self.decayed = decayed if decayed is None else list(decayed)
 
     def get_config(self):
-        return {**super().get_config(), "decayed": self.decayed}
+        own = {} if self.decayed is None else {"decayed": self.decayed}  # Without it, it is the config of Keras' Adam.
+        return {**super().get_config(), **own}
 
     def apply(self, grads, trainable_variables=None):
         self._numbers = {}  # Once for a step, in the graph of that step.
