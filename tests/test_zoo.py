@@ -173,6 +173,17 @@ def test_fronts_of_whole_numbers(front, first):
         zoo.build("fmlp", (4, 4, 1), levels=4, front="none")
 
 
+def test_volumes_have_one_set_of_levels_for_a_channel():
+    flow = zoo.build("fmlp_8_4", (3, 3, 3, 2), levels=4)
+    assert flow.network.layers[0].loc.shape == (2, 4) and flow.network.layers[1].target_shape == (54,)
+    x = np.random.default_rng(0).integers(0, 4, (5, 3, 3, 3, 2))
+    np.testing.assert_array_equal(flow.decode(flow.encode(x, seed=0)), x)
+
+
+def test_best_network_for_one_column():
+    assert zoo.build("best_small", (1,)).is_exact
+
+
 @pytest.mark.slow
 def test_networks_given_a_condition():
     keras.utils.set_random_seed(0)

@@ -84,12 +84,9 @@ class Levels(tf.Module):
 
     def at(self, z):
         """The levels whose intervals hold points z, (..., channels)."""
-        columns = [tf.reshape(column, [-1]) for column in tf.unstack(z, axis=-1)]
-        found = [
-            tf.searchsorted(cuts, column, side="right")
-            for cuts, column in zip(tf.unstack(tf.stop_gradient(self.cuts())), columns, strict=True)
-        ]
-        return tf.cast(tf.reshape(tf.stack(found, axis=-1), tf.shape(z)), z.dtype)
+        columns = tf.transpose(tf.reshape(z, [-1, self.channels]))
+        found = tf.searchsorted(tf.stop_gradient(self.cuts()), columns, side="right")
+        return tf.cast(tf.reshape(tf.transpose(found), tf.shape(z)), z.dtype)
 
     def encode(self, x, code, channel: int, parameters):
         """Squeezes codes into the parts of [0, 1] that stand for levels x.

@@ -302,6 +302,10 @@ def _flowified(options, data: Data):
     """The network in a file as a flow of the data."""
     if data.condition is not None:
         raise ValueError("A network from a file is flowified without a condition. Leave out condition=...")
+    if options.arguments:
+        raise ValueError(
+            f"arguments are for networks by name, and {options.model} is a file. Received: {options.arguments}"
+        )
     model = load_keras_file(options.model, compile=False)
     if tuple(model.input_shape[1:]) != tuple(data.shape):
         raise ValueError(f"{options.model} takes {model.input_shape[1:]}, and the data are {data.shape}.")

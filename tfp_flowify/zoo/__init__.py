@@ -65,26 +65,28 @@ def build(
     """
     given, shape = tuple(shape), _plain(shape)
     density = {argument: value for argument, value in density.items() if value is not None}
+    body = (_image_layers if len(shape) == 3 else _table_layers)(name, shape, levels, noise, density)
     front = _front(levels, box, front, bins=256 if name in BEST_MODELS and len(shape) == 1 else 32)
-    body = (_image_layers if len(shape) == 3 else _table_layers)(name, shape, levels, front, noise, density)
-    base = "spline" if condition is not None and len(shape) == 1 else "normal"
+    if any(isinstance(layer, layers.Subsample) for layer in body):
+        front = []  # It takes whole numbers.
     reshape = [] if given == shape else [layers.Reshape(shape)]
-    return FlowModel([keras.Input(given), *reshape, *body], base, seed, condition, name=name)
+    # Levels are those of a channel, wherever it is; real numbers are standardized place by place.
+    network = [*front, *reshape, *body] if levels is not None else [*reshape, *front, *body]
+    base = "spline" if condition is not None and len(shape) == 1 else "normal"
+    return FlowModel([keras.Input(given), *network], base, seed, condition, name=name)
 
 
-def _image_layers(name, shape, levels, front, noise, density):
+def _image_layers(name, shape, levels, noise, density):
     if name not in BEST_MODELS:
-        return [*front, *image_network(name, shape, {"noise": noise, **density})]
-    if levels is not None:
-        return best_levels(name, shape, levels, density)
-    return [*front, *best_images(name, shape, density)]
+        return image_network(name, shape, {"noise": noise, **density})
+    return best_images(name, shape, density) if levels is None else best_levels(name, shape, levels, density)
 
 
-def _table_layers(name, shape, levels, front, noise, density):
+def _table_layers(name, shape, levels, noise, density):
     if name in BEST_MODELS:
-        return [*front, *best_table(name, shape[0], density)]
+        return best_table(name, shape[0], density)
     sizes = {"noise": noise, "transform": "affine+spline", "width": 128, **density}
-    return [*front, *tabular_network(name, shape[0], sizes)]
+    return tabular_network(name, shape[0], sizes)
 
 
 def name_for(shape) -> str:
