@@ -60,6 +60,7 @@ TWO_INPUTS = (
     "whiten_mixture",
     "whiten_affine_mixture",
     "whiten_constant",
+    "whiten_constant_mixture",
     "given_whiten",
     "sum",
     "sum_funnel",

@@ -57,7 +57,8 @@ class PatchLinear(Sequential):
             z += multiply(self.unfold.noise_factor() * noise.pop(0), of_patches)
         if self.linear.noise:
             z += multiply(noise.pop(0), of_added)
-        kept, *dropped = tf.split(z, [shape[-1] for shape in self.shapes_out], axis=-1)
+        units = self.outputs[0][-1]  # Slices: behind a split, XLA for CPUs gave some kernels wrong gradients.
+        kept, dropped = z[..., :units], [z[..., units:]] if self.residuals else []
         kept = kept if self.linear.bias is None else kept + self.linear.bias
         return [kept, *dropped], self.unfold.log_det() + math.prod(self.outputs[0][:-1]) * log_det
 
