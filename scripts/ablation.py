@@ -10,13 +10,10 @@ after each row.
 
 import argparse
 import fnmatch
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 class Row(NamedTuple):
@@ -99,7 +96,7 @@ def main(arguments) -> int:
 
 
 def _command(row, run, arguments) -> list:
-    command = [sys.executable, "-m", "tfp_flowify", "train", "--out", str(run.path)]
+    command = [sys.executable, "-m", "tfp_flowify_cli", "train", "--out", str(run.path)]
     if run.holds_run:
         return [*command, "--resume"]
     data = ["--data", arguments.data, *(["--data-dir", arguments.data_dir] if arguments.data_dir else [])]

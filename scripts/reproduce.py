@@ -1,11 +1,8 @@
 """The command `tfp-flowify reproduce`: see --help."""
 
-import os
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-from tfp_flowify.commands import main
+from tfp_flowify_cli import main
 
 if __name__ == "__main__":
     sys.exit(main(["reproduce", *sys.argv[1:]]))

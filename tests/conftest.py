@@ -50,8 +50,8 @@ def run(tmp_path_factory):
     """A finished training run on digits."""
     from models import SMALL_RUN
 
-    from tfp_flowify.commands import main
     from tfp_flowify.experiments import RunFolder
+    from tfp_flowify_cli import main
 
     folder = tmp_path_factory.mktemp("run") / "digits"
     assert main(["train", *SMALL_RUN, "--epochs", "2", "--out", str(folder)]) == 0
@@ -64,8 +64,8 @@ def table_run(tmp_path_factory):
     import numpy as np
     from models import SMALL_RUN
 
-    from tfp_flowify.commands import main
     from tfp_flowify.experiments import RunFolder
+    from tfp_flowify_cli import main
 
     folder = tmp_path_factory.mktemp("table")
     x = np.random.default_rng(0).normal(size=[600, 3]) @ np.array([[1, 1, 0], [0, 1, 0], [0, 0, 3.0]])

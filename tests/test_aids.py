@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 from models import SMALL_RUN
 
-from tfp_flowify.commands import main
 from tfp_flowify.data import batches, load
 from tfp_flowify.data.dataset import shifted
 from tfp_flowify.experiments import Options, RunFolder
 from tfp_flowify.experiments.callbacks import Recorder, StopWithoutProgress
 from tfp_flowify.experiments.workers import Workers
 from tfp_flowify.layers.networks import Dropout
+from tfp_flowify_cli import main
 
 
 def test_averages_are_what_is_tested_and_kept_as_the_best(tmp_path):

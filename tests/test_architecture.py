@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "tfp_flowify"
+PACKAGES = ROOT / "tfp_flowify", ROOT / "tfp_flowify_cli"
 
 #: What each package or module may import of the library, beside itself: the table of docs/architecture.md.
 MAY_IMPORT = {
@@ -32,15 +32,16 @@ MAY_IMPORT = {
     "callbacks": ["plots"],
     "data": ["core"],
     "experiments": ["core", "conversion", "data", "diagnostics", "model", "optimizer", "plots", "version", "zoo"],
-    "commands": ["data", "experiments", "inference", "plots"],
+    "tfp_flowify_cli": ["data", "experiments", "inference", "plots"],
 }
 
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name not in ("__main__.py",))
+MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py") if path.name != "__main__.py")
 
 
 def owner(path):
-    """The package or module below tfp_flowify that a file belongs to; None for its own __init__."""
-    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    """The package or module below tfp_flowify that a file belongs to, or that of the command; None for its __init__."""
+    package, *parts = path.relative_to(ROOT).parts
+    first = package if package == "tfp_flowify_cli" else parts[0].removesuffix(".py")
     return None if first == "__init__" else first
 
 
@@ -57,7 +58,7 @@ def imported(path):
             yield from (alias.name.partition(".")[2] for alias in node.names if alias.name.startswith("tfp_flowify"))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_packages_import_what_lies_below_them(path):
     name = owner(path)
     if name is None:
@@ -76,7 +77,7 @@ def test_the_rule_is_written_down_and_has_no_circles():
     assert {owner(path) for path in MODULES} - {None} == known
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_private_api_of_other_libraries_is_used_in_one_place(path):
     """An attribute with an underscore is read of oneself, or of objects of the same file's classes."""
     if path.name == "private.py":
@@ -94,6 +95,24 @@ def test_private_api_of_other_libraries_is_used_in_one_place(path):
         of_super = isinstance(node.value, ast.Call) and getattr(node.value.func, "id", "") == "super"
         named_tuple = node.attr in ("_replace", "_asdict")
         assert of_self or of_super or named_tuple or node.attr in own, f"{node.attr} in line {node.lineno}"
+
+
+def test_help_needs_no_tensorflow():
+    """What a user types most comes at once: each second counts there."""
+    code = """
+        import sys
+        import tfp_flowify_cli
+
+        for arguments in ([], ["train"], ["evaluate"], ["sample"], ["reproduce"], ["infer"], ["classifier"]):
+            try:
+                tfp_flowify_cli.main([*arguments, "--help"])
+            except SystemExit as end:
+                assert end.code == 0
+        assert not {"tensorflow", "keras", "numpy", "tfp_flowify"} & set(sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--minutes" in done.stdout
 
 
 def test_importing_the_library_is_light():

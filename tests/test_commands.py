@@ -11,9 +11,9 @@ import tensorflow as tf
 from matplotlib.image import imread
 from models import SMALL_RUN
 
-from tfp_flowify.commands import main
 from tfp_flowify.experiments import RunFolder
 from tfp_flowify.experiments.paper import EXPERIMENTS, write_results
+from tfp_flowify_cli import main
 
 
 @pytest.mark.parametrize("which", ["", "best.keras", "saved_model"])

@@ -10,8 +10,8 @@ from nets import some
 
 from tfp_flowify import FlowModel, zoo
 from tfp_flowify import layers as fl
-from tfp_flowify.commands import main
 from tfp_flowify.model.inputs import InputCheck
+from tfp_flowify_cli import main
 
 
 def constant_column():

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from tfp_flowify.commands import main
 from tfp_flowify.data import digits
 from tfp_flowify.diagnostics import auroc, corruptions
+from tfp_flowify_cli import main
 
 
 def test_auroc_is_a_share_of_pairs():

@@ -11,11 +11,11 @@ from models import SMALL_RUN, digits_flow, normal
 from tfp_flowify import FlowModel
 from tfp_flowify import bijectors as fb
 from tfp_flowify import layers as fl
-from tfp_flowify.commands import main
 from tfp_flowify.experiments import RunFolder
 from tfp_flowify.experiments.figures import round_trips
 from tfp_flowify.experiments.folder import load_flow
 from tfp_flowify.math.limits import LARGEST_LOG_SINGULAR, bounded
+from tfp_flowify_cli import main
 
 
 def test_singular_values_have_limits_that_training_can_leave():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tfp_flowify import inference
-from tfp_flowify.commands import main
 from tfp_flowify.diagnostics import c2st, ranks, uniformity
 from tfp_flowify.inference import TASKS, benchmark
 from tfp_flowify.inference.reference import sample_chains, sample_grid
+from tfp_flowify_cli import main
 
 SLOW_REFERENCES = ("slcp", "sir")
 
@@ -163,7 +163,7 @@ def test_what_the_command_cannot_do_is_named(arguments, message, capsys):
 
 
 def test_the_command_knows_all_tasks():
-    from tfp_flowify.commands.infer import TASKS as NAMES
+    from tfp_flowify_cli.infer import TASKS as NAMES
 
     assert tuple(TASKS) == NAMES and set(benchmark.PUBLISHED) == set(TASKS)
 

@@ -15,9 +15,9 @@ import tensorflow as tf
 from matplotlib.image import imread
 from models import PICTURES, SMALL_RUN
 
-from tfp_flowify.commands import main
 from tfp_flowify.experiments import Options, RunFolder, resume, train
 from tfp_flowify.experiments.clock import Clock
+from tfp_flowify_cli import main
 
 
 def test_a_run_leaves_all_its_files(run):

@@ -25,7 +25,7 @@ ARGUMENTS = [*SMALL_RUN, "--epochs", "6", "--validation-examples", "100", "--dra
 
 
 def command(out, *more) -> list:
-    return [sys.executable, "-m", "tfp_flowify", "train", "--out", str(out), *(more or ARGUMENTS)]
+    return [sys.executable, "-m", "tfp_flowify_cli", "train", "--out", str(out), *(more or ARGUMENTS)]
 
 
 def finished(out, *more):

@@ -15,9 +15,9 @@ import pytest
 import tensorflow as tf
 from models import SMALL_RUN
 
-from tfp_flowify.commands import main
 from tfp_flowify.experiments import RunFolder
 from tfp_flowify.experiments.workers import Workers, make_strategy
+from tfp_flowify_cli import main
 
 #: Trains a flow without noise, whose losses then are those of one process; prints them and two seeds as JSON.
 TRAIN = """
@@ -144,7 +144,7 @@ def test_two_processes_take_the_steps_of_one(alone, tmp_path):
 
 
 def train_command(out, *arguments, strategy="multiworker") -> list:
-    command = [sys.executable, "-m", "tfp_flowify", "train", *SMALL_RUN, "--strategy", strategy]
+    command = [sys.executable, "-m", "tfp_flowify_cli", "train", *SMALL_RUN, "--strategy", strategy]
     return [*command, "--out", str(out), *arguments]
 
 

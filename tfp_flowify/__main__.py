@@ -2,7 +2,7 @@
 
 import sys
 
-from tfp_flowify.commands import main
+from tfp_flowify_cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -49,7 +49,7 @@ class Graph(FlowBijector):
     A wire is used once, else the map would not be a bijection: to use a value twice, put `Duplicate` behind it.
 
     Args:
-      nodes: `Node`s, each after those it depends on. TFP's own bijectors may stand in them as they are.
+      nodes: Nodes, each after those it depends on. TFP's own bijectors may stand in them as they are.
       inputs: Event shape of each input wire, by name.
       outputs: Names of the output wires.
 

@@ -3,7 +3,6 @@
 import dataclasses
 import fnmatch
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -137,8 +136,8 @@ def _run(experiment, run, folder, minutes) -> int:
     """A process that trains; its exit code. Ctrl-C is for it alone: it saves what it has, then ends."""
     arguments = ["--resume"] if run.holds_run else experiment.arguments(minutes)
     arguments += ["--data-dir", str(folder)] if folder else []
-    command = [sys.executable, "-m", "tfp_flowify", "train", "--out", str(run.path), *arguments]
-    process = subprocess.Popen(command, env={"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ})
+    command = [sys.executable, "-m", "tfp_flowify_cli", "train", "--out", str(run.path), *arguments]
+    process = subprocess.Popen(command)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return process.wait()

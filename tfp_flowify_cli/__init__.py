@@ -1,12 +1,18 @@
-"""The command `tfp-flowify`: train, evaluate, sample, reproduce, infer, classifier."""
+"""The command `tfp-flowify`: train, evaluate, sample, reproduce, infer, classifier.
+
+A package of its own, since `import tfp_flowify` takes the seconds that TensorFlow takes, and `--help` should not.
+"""
 
 import argparse
 import os
+import platform
 import re
 import sys
 import warnings
+from importlib import metadata
 
-from tfp_flowify.commands import classifier, evaluate, infer, reproduce, sample, train
+from tfp_flowify_cli import classifier, evaluate, infer, reproduce, sample, train
+from tfp_flowify_cli.start import import_quietly
 
 COMMANDS = {
     "train": train,
@@ -18,24 +24,15 @@ COMMANDS = {
 }
 
 
+#: What a report of an error should name, beside Python.
+DISTRIBUTIONS = ("tfp-flowify", "tensorflow", "tensorflow-probability", "keras", "numpy")
+
+
 def main(arguments=None) -> int:
     """Runs a command; returns 0 if all went well."""
-    parser = argparse.ArgumentParser(
-        prog="tfp-flowify", description="Neural networks as normalizing flows: train them, test them, draw from them."
-    )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            usage=f"tfp-flowify {name} [options]" + (" FLOW" if name in ("evaluate", "sample") else ""),
-            help=module.__doc__.strip().splitlines()[0],
-            description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
-    chosen = parser.parse_args(arguments)
+    chosen = make_parser().parse_args(arguments)
     try:
+        import_quietly()
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_warning
@@ -48,6 +45,35 @@ def main(arguments=None) -> int:
     except KeyboardInterrupt:
         print("\ntfp-flowify: interrupted", file=sys.stderr)
         return 130
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands. Programs that complete what is typed, such as shtab, read it too."""
+    parser = argparse.ArgumentParser(
+        prog="tfp-flowify", description="Neural networks as normalizing flows: train them, test them, draw from them."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show this and other versions, and stop")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, module in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            usage=f"tfp-flowify {name} [options]" + (" FLOW" if name in ("evaluate", "sample") else ""),
+            help=module.__doc__.strip().splitlines()[0],
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks versions up only when they are asked for."""
+
+    def __call__(self, parser, *_):
+        print(", ".join(f"{name} {metadata.version(name)}" for name in DISTRIBUTIONS), end=", ")
+        print(f"Python {platform.python_version()}")
+        parser.exit()
 
 
 def _show_warning(message, category, *_):
