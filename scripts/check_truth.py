@@ -27,7 +27,7 @@ def main(arguments) -> int:
     from tfp_flowify.data import load
     from tfp_flowify.experiments import RunFolder
     from tfp_flowify.experiments.figures import likelihoods, unit_of
-    from tfp_flowify.experiments.training import options_of
+    from tfp_flowify.experiments.options import options_of
     from tfp_flowify.experiments.truth import in_double_precision, log_dets
 
     run = RunFolder(arguments.run)

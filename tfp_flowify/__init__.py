@@ -1,6 +1,17 @@
 """tfp_flowify: neural networks as normalizing flows, on TensorFlow Probability and Keras."""
 
-from tfp_flowify import bijectors, callbacks, data, diagnostics, distributions, inference, layers, transforms, zoo
+from tfp_flowify import (
+    bijectors,
+    callbacks,
+    data,
+    diagnostics,
+    distributions,
+    inference,
+    layers,
+    plots,
+    transforms,
+    zoo,
+)
 from tfp_flowify.conversion import flowify, register_layer
 from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.model import FlowModel
@@ -20,6 +31,7 @@ __all__ = [
     "flowify",
     "inference",
     "layers",
+    "plots",
     "register_layer",
     "transforms",
     "zoo",

@@ -7,6 +7,8 @@ import numpy as np
 
 from tfp_flowify.plots import save_panels
 
+__all__ = ["SampleGrid"]
+
 
 class SampleGrid(keras.callbacks.Callback):
     """Writes a picture of samples and reconstructions each few epochs: `epoch_0005.png` and so on.

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+__all__ = ["save_densities", "save_panels", "tile_images"]
+
 
 def tile_images(images, columns=None, border=1) -> np.ndarray:
     """Images (n, height, width, channels) as one, side by side, with a border of NaN between them.

@@ -15,7 +15,7 @@ from pathlib import Path
 def add_arguments(parser):
     parser.add_argument("--list", action="store_true", help="say what experiments there are, and stop")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="names or patterns such as 'mnist_*' (default: all)")
-    parser.add_argument("--minutes", type=float, help="for each (default: 10, for CIFAR-10 20)")
+    parser.add_argument("--minutes", type=float, help="for each, in place of its own (see --list)")
     parser.add_argument("--image-dir", metavar="DIR", help="folder of TensorFlow Datasets")
     parser.add_argument("--table-dir", metavar="DIR", help="folder of the tables, see docs/data.md")
     parser.add_argument("--runs", type=Path, default=Path("runs/reproduce"), help="run folders (default: %(default)s)")
@@ -24,7 +24,8 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    from tfp_flowify.experiments.paper import chosen, reproduce, write_results
+    from tfp_flowify.experiments.reproduce import chosen, reproduce
+    from tfp_flowify.experiments.results_page import write_results
 
     experiments = chosen(arguments.only)
     if arguments.list:

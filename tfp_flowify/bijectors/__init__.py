@@ -36,6 +36,7 @@ from tfp_flowify.bijectors.stochastic import Dequantize, Stochastic
 from tfp_flowify.bijectors.subsample import Stage, Subsample
 from tfp_flowify.bijectors.unfold import Unfold
 from tfp_flowify.bijectors.whiten_by_flow import WhitenByFlow
+from tfp_flowify.core.renamed import renamed
 
 __all__ = [
     "ELU",
@@ -99,3 +100,5 @@ __all__ = [
     "Widen",
     "bind",
 ]
+
+__getattr__ = renamed(__name__, {"Cascade": "StagedFunnel", "RationalQuadraticSpline": "Spline"})

@@ -14,7 +14,8 @@ from tfp_flowify.data import Data, load
 from tfp_flowify.diagnostics import auroc, corruptions
 from tfp_flowify.experiments.folder import RunFolder
 from tfp_flowify.experiments.keras_file import load_keras_file
-from tfp_flowify.experiments.training import Options, resume, train
+from tfp_flowify.experiments.options import Options
+from tfp_flowify.experiments.training import resume, train
 from tfp_flowify.plots import save_panels
 
 kl = keras.layers

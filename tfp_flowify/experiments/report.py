@@ -28,6 +28,7 @@ def write_report(folder, flow, data, log=print) -> dict:
         "epochs": last["epoch"],
         "steps": last["steps"],
         "training_seconds": last["seconds"],
+        "training_examples": len(data.train),
         "parameters": trained_numbers(flow),
         **{name: last[name] for name in ("seconds_to_first_step", "seconds_per_step", "peak_memory_bytes")},
         "machine": config["machine"],

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfp_flowify.conversion.prepare import default_policy
 from tfp_flowify.core.seeds import fold_in, stateless_seed
-from tfp_flowify.experiments.training import build_flow
+from tfp_flowify.experiments.fresh_flow import build_flow
 
 #: Rows of a Jacobian that are computed at once.
 ROWS = 64

@@ -1,5 +1,6 @@
 """Keras 3 layers: ordinary layers that are flow layers too. They own the weights; the bijectors read them."""
 
+from tfp_flowify.core.renamed import renamed
 from tfp_flowify.layers.activations import (
     ELU,
     SELU,
@@ -116,3 +117,5 @@ __all__ = [
     "ZeroPadding2D",
     "ZeroPadding3D",
 ]
+
+__getattr__ = renamed(__name__, {"Inverse": "Densities"})
