@@ -15,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 #: Log-dets may differ by this share: a flow that was trained in single precision has rotations of that precision.
 TOLERANCE = 1e-6

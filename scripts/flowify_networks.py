@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 APPLICATIONS = (
     *("VGG16", "ResNet50", "ResNet50V2", "MobileNet", "MobileNetV2", "DenseNet121"),

@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 #: Sizes of batches that are asked for, drawn anew each time.
 LARGEST_BATCH = 1500

@@ -1,6 +1,9 @@
 """Callbacks for `fit`."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -30,7 +33,17 @@ class SampleGrid(keras.callbacks.Callback):
     10
     """
 
-    def __init__(self, directory, data=None, every=1, count=25, temperature=1.0, seed=0, limits=None, condition=None):
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        data: np.ndarray | None = None,
+        every: int = 1,
+        count: int = 25,
+        temperature: float = 1.0,
+        seed: int | Sequence[int] | None = 0,
+        limits: Sequence[float] | None = None,
+        condition: Any = None,
+    ):
         super().__init__()
         if every < 1 or count < 1:
             raise ValueError(f"every and count are at least 1. Received: every={every}, count={count}")
@@ -38,19 +51,19 @@ class SampleGrid(keras.callbacks.Callback):
         self.every, self.count, self.temperature, self.seed, self.limits = every, count, temperature, seed, limits
         self.condition = condition
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         shape = tuple(self.model.distribution.event_shape)
         if len(shape) != 3 or shape[-1] not in (1, 3, 4):
             raise ValueError(f"SampleGrid is for flows of images (height, width, 1, 3 or 4). Received: data of {shape}")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._epoch = self._written = None
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self._epoch = epoch + 1
         if self._epoch % self.every == 0:
             self._write()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None) -> None:
         if self._written != self._epoch:
             self._write()
 

@@ -1,5 +1,8 @@
 """Adam in one operation for each weight."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -29,19 +32,25 @@ class FusedAdam(SumsGradientsFirst, DecaysSome, keras.optimizers.Adam):
     0.5
     """
 
-    def __init__(self, *args, decayed=None, **kwargs):
+    def __init__(self, *args: Any, decayed: Iterable[str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.decayed = decayed if decayed is None else list(decayed)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         own = {} if self.decayed is None else {"decayed": self.decayed}  # Without it, it is the config of Keras' Adam.
         return {**super().get_config(), **own}
 
-    def apply(self, grads, trainable_variables=None):
-        self._numbers = {}  # Once for a step, in the graph of that step.
+    def apply(
+        self,
+        grads: Sequence[tf.Tensor | tf.IndexedSlices | None],
+        trainable_variables: Sequence[keras.Variable] | None = None,
+    ) -> None:
+        self._numbers: dict[tf.DType, dict[str, tf.Tensor]] = {}  # Once for a step, in the graph of that step.
         return super().apply(grads, trainable_variables)
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(
+        self, gradient: tf.Tensor | tf.IndexedSlices, variable: keras.Variable | tf.Variable, learning_rate: tf.Tensor
+    ) -> None:
         if self.amsgrad or not isinstance(gradient, tf.Tensor):
             return super().update_step(gradient, variable, tf.maximum(learning_rate, 0))
         first_moment, second_moment = adam_slots(self, variable)

@@ -1,13 +1,15 @@
 """Pictures of what a flow draws."""
 
 import math
+import os
+from collections.abc import Sequence
 
 import numpy as np
 
 __all__ = ["save_densities", "save_panels", "tile_images"]
 
 
-def tile_images(images, columns=None, border=1) -> np.ndarray:
+def tile_images(images: np.ndarray, columns: int | None = None, border: int = 1) -> np.ndarray:
     """Images (n, height, width, channels) as one, side by side, with a border of NaN between them.
 
     >>> tile_images(np.zeros([4, 8, 8, 1])).shape
@@ -27,7 +29,9 @@ def tile_images(images, columns=None, border=1) -> np.ndarray:
     return np.pad(grid, [(0, border), (0, border), (0, 0)], constant_values=np.nan)
 
 
-def save_panels(path, panels: dict, limits, columns=None):
+def save_panels(
+    path: str | os.PathLike[str], panels: dict, limits: Sequence[float], columns: int | None = None
+) -> None:
     """Writes a PNG of several grids of images, each with its title.
 
     Args:
@@ -51,7 +55,13 @@ def save_panels(path, panels: dict, limits, columns=None):
     figure.savefig(path)
 
 
-def save_densities(path, panels: dict, points, limits=None, size: int = 200):
+def save_densities(
+    path: str | os.PathLike[str],
+    panels: dict,
+    points: np.ndarray,
+    limits: Sequence[float] | None = None,
+    size: int = 200,
+) -> None:
     """Writes a PNG of densities of points in the plane, side by side, behind them the data.
 
     Args:

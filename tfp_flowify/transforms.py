@@ -7,14 +7,28 @@ whether T(-x) = -T(x) for all parameters.
 These are not bijectors: `tfp_flowify.bijectors.Whiten`, `Funnel` and `Coupling` make bijectors of them.
 """
 
+from collections.abc import Iterable
+from typing import Protocol
+
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.math.limits import floored
 from tfp_flowify.math.mixtures import mixture_forward, mixture_inverse
-from tfp_flowify.math.spline import spline_forward, spline_inverse
+from tfp_flowify.math.spline import Table, spline_forward, spline_inverse
 
 __all__ = ["Mixture", "Spline", "Stack", "Standardize"]
+
+
+class Transform(Protocol):
+    """What all transforms have: any class that has it may stand where a transform is taken."""
+
+    size: int
+    is_odd: bool
+
+    def forward(self, x: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]: ...
+
+    def inverse(self, z: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]: ...
 
 
 class Standardize:
@@ -30,15 +44,15 @@ class Standardize:
     [2.0, -0.0]
     """
 
-    def __init__(self, shift: bool = True):
+    def __init__(self, shift: bool = True) -> None:
         self.shift = shift
         self.size, self.is_odd = (2, False) if shift else (1, True)
 
-    def forward(self, x, parameters):
+    def forward(self, x: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         loc, log_scale = self._split(parameters)
         return (x if loc is None else x - loc) * tf.exp(-log_scale), -log_scale
 
-    def inverse(self, z, parameters):
+    def inverse(self, z: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         loc, log_scale = self._split(parameters)
         x = z * tf.exp(log_scale)
         return x if loc is None else x + loc, log_scale
@@ -62,7 +76,7 @@ class Spline:
     0.7
     """
 
-    def __init__(self, bins: int = 8, bound: float = 2.0, odd: bool = False):
+    def __init__(self, bins: int = 8, bound: float = 2.0, odd: bool = False) -> None:
         if bins < 2 or not bound > 0:
             raise ValueError(
                 f"A spline has two bins or more and a positive bound. Received: bins={bins}, bound={bound}"
@@ -70,10 +84,10 @@ class Spline:
         self.bins, self.bound, self.is_odd = bins, float(bound), odd
         self.size = 3 * bins - 1
 
-    def forward(self, x, parameters):
+    def forward(self, x: tf.Tensor, parameters: tf.Tensor | Table) -> tuple[tf.Tensor, tf.Tensor]:
         return self._run(spline_forward, x, parameters)
 
-    def inverse(self, z, parameters):
+    def inverse(self, z: tf.Tensor, parameters: tf.Tensor | Table) -> tuple[tf.Tensor, tf.Tensor]:
         return self._run(spline_inverse, z, parameters)
 
     def _run(self, function, x, parameters):
@@ -104,7 +118,7 @@ class Mixture:
 
     is_odd = False
 
-    def __init__(self, parts: int = 4, spread: float = 0.5):
+    def __init__(self, parts: int = 4, spread: float = 0.5) -> None:
         if parts < 1:
             raise ValueError(f"A mixture has one part or more. Received: parts={parts}")
         self.parts, self.size = parts, 3 * parts
@@ -112,10 +126,10 @@ class Mixture:
         apart[1] = np.linspace(-spread, spread, parts) if parts > 1 else 0.0
         self.start = apart.reshape(-1)
 
-    def forward(self, x, parameters):
+    def forward(self, x: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return mixture_forward(x, parameters + tf.cast(self.start, parameters.dtype))
 
-    def inverse(self, z, parameters):
+    def inverse(self, z: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return mixture_inverse(z, parameters + tf.cast(self.start, parameters.dtype))
 
 
@@ -126,15 +140,15 @@ class Stack:
     25
     """
 
-    def __init__(self, transforms):
+    def __init__(self, transforms: Iterable[Transform]) -> None:
         self.transforms = list(transforms)
         self.size = sum(transform.size for transform in self.transforms)
         self.is_odd = all(transform.is_odd for transform in self.transforms)
 
-    def forward(self, x, parameters):
+    def forward(self, x: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return self._run([(t.forward, p) for t, p in self._share_out(parameters)], x)
 
-    def inverse(self, z, parameters):
+    def inverse(self, z: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return self._run([(t.inverse, p) for t, p in reversed(self._share_out(parameters))], z)
 
     def _share_out(self, parameters):

@@ -28,7 +28,7 @@ COMMANDS = {
 DISTRIBUTIONS = ("tfp-flowify", "tensorflow", "tensorflow-probability", "keras", "numpy")
 
 
-def main(arguments=None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Runs a command; returns 0 if all went well."""
     chosen = make_parser().parse_args(arguments)
     try:

@@ -10,10 +10,11 @@ network takes for the same), scores.png (histograms of scores of anomaly), figur
 all. What is there already is not done again, so that a run that was ended goes on where it was.
 """
 
+import argparse
 from pathlib import Path
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", help="digits, mnist, fashion_mnist or cifar10 (default: digits)")
     parser.add_argument("--data-dir", metavar="DIR", help="where named data are: a folder of TensorFlow Datasets")
     parser.add_argument("--download", action="store_true", default=None, help="let them be fetched")
@@ -29,7 +30,7 @@ def add_arguments(parser):
     )
 
 
-def run(arguments) -> int:
+def run(arguments: argparse.Namespace) -> int:
     from tfp_flowify.experiments.classifier import ClassifierOptions
     from tfp_flowify.experiments.classifier import run as run_classifier
 

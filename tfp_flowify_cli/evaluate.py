@@ -8,11 +8,12 @@ Examples:
 More draws make the figure tighter, never worse but for chance: both are bounds of the true likelihood from below.
 """
 
+import argparse
 import json
 from pathlib import Path
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("flow", type=Path, metavar="FLOW", help="the folder of a run, a .keras file or a SavedModel")
     parser.add_argument("--data", help="as for train (default: those of the run)")
     parser.add_argument("--data-dir", metavar="DIR", help="where named data are (default: as in the run)")
@@ -28,7 +29,7 @@ def add_arguments(parser):
     )
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     from tfp_flowify.data import load

@@ -9,12 +9,13 @@ In the folder: a .json file for each posterior, pictures of posteriors, of ranks
 of all. What is there already is not done again, so that a run that was ended goes on where it was.
 """
 
+import argparse
 from pathlib import Path
 
 TASKS = ("two_moons", "gaussian_linear", "gaussian_linear_uniform", "slcp", "gaussian_mixture", "sir")
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", nargs="+", default=["two_moons"], help=f"{', '.join(TASKS)}, or all")
     parser.add_argument("--simulations", nargs="+", type=int, default=[10_000], metavar="N", help="(default: 10000)")
     parser.add_argument(
@@ -28,7 +29,7 @@ def add_arguments(parser):
     parser.add_argument("--out", type=Path, default=Path("runs/inference"), help="folder (default: %(default)s)")
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     from tfp_flowify.inference import benchmark
     from tfp_flowify.inference.estimators import ESTIMATORS
 

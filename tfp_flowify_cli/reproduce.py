@@ -9,10 +9,11 @@ Each experiment is a run of `tfp-flowify train` in a process and a folder of its
 again, an interrupted one goes on. The page, README.md in the folder of results, is written anew after each.
 """
 
+import argparse
 from pathlib import Path
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="say what experiments there are, and stop")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="names or patterns such as 'mnist_*' (default: all)")
     parser.add_argument("--minutes", type=float, help="for each, in place of its own (see --list)")
@@ -23,7 +24,7 @@ def add_arguments(parser):
     parser.add_argument("--page-only", action="store_true", help="run nothing, write the page")
 
 
-def run(arguments) -> int:
+def run(arguments: argparse.Namespace) -> int:
     from tfp_flowify.experiments.reproduce import chosen, reproduce
     from tfp_flowify.experiments.results_page import write_results
 

@@ -8,12 +8,13 @@ Examples:
   tfp-flowify sample runs/given --condition 41 70.5 --count 1000 --out rows.csv
 """
 
+import argparse
 from pathlib import Path
 
 FORMATS = (".png", ".csv", ".npy", ".npz")
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("flow", type=Path, metavar="FLOW", help="the folder of a run, a .keras file or a SavedModel")
     parser.add_argument("--count", type=int, help="how many (default: 64)")
     parser.add_argument(
@@ -35,7 +36,7 @@ def add_arguments(parser):
     )
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     from tfp_flowify.experiments.stored import open_flow

@@ -6,14 +6,14 @@ import sys
 import tempfile
 
 
-def import_quietly():
+def import_quietly() -> None:
     """Imports the library; what TensorFlow's C++ writes meanwhile is shown only where that fails.
 
     It finds its devices then too, since a missing GPU is a page of errors.
     """
     if "tfp_flowify" in sys.modules:
         return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with _kept_from_the_screen():
         import tensorflow as tf
 

@@ -21,7 +21,7 @@ import json
 from pathlib import Path
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what to train")
     what.add_argument(
         "--data",
@@ -160,7 +160,7 @@ def add_arguments(parser):
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/DATA)")
 
 
-def run(arguments) -> int:
+def run(arguments: argparse.Namespace) -> int:
     from tfp_flowify.experiments import Options, resume, train
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}

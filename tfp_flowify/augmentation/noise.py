@@ -5,12 +5,15 @@ trainable scale of the layer means the same for all kinds. `Code` lives on [0, 1
 """
 
 import math
+from collections.abc import Iterable
+from typing import Self
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.augmentation.unbatched import Unbatched
 from tfp_flowify.core.seeds import fold_in, stateless_seed
+from tfp_flowify.core.types import Shape
 
 tfd = tfp.distributions
 
@@ -26,7 +29,13 @@ class Augmentation(Unbatched):
     [3, 2]
     """
 
-    def __init__(self, event_shape, dtype=tf.float32, dimension=None, name=None):
+    def __init__(
+        self,
+        event_shape: Shape,
+        dtype: tf.DType | str = tf.float32,
+        dimension: int | None = None,
+        name: str | None = None,
+    ) -> None:
         self._fixed_event_shape = tuple(event_shape)
         self.dimension = math.prod(self._fixed_event_shape) if dimension is None else dimension
         super().__init__(
@@ -37,7 +46,7 @@ class Augmentation(Unbatched):
             name=name or type(self).__name__,
         )
 
-    def tile(self, prefix) -> "Augmentation":
+    def tile(self, prefix: Shape) -> "Augmentation":
         """Independent copies, one for each index of the shape `prefix`: event shape `prefix + event_shape`."""
         raise NotImplementedError(f"{type(self).__name__} must define tile(prefix).")
 
@@ -73,7 +82,7 @@ class StandardNormal(Gaussian):
     [5]
     """
 
-    def tile(self, prefix):
+    def tile(self, prefix: Shape) -> "StandardNormal":
         return StandardNormal((*prefix, *self._fixed_event_shape), self.dtype)
 
     def _sample_n(self, n, seed=None):
@@ -89,7 +98,7 @@ class SignedNormal(StandardNormal):
     [3, 2]
     """
 
-    def tile(self, prefix):
+    def tile(self, prefix: Shape) -> "SignedNormal":
         return SignedNormal((*prefix, *self._fixed_event_shape), self.dtype)
 
 
@@ -102,11 +111,18 @@ class StandardUniform(Augmentation):
     0.0
     """
 
-    def __init__(self, event_shape, dtype=tf.float32, low=-SQRT3, high=SQRT3, name=None):
+    def __init__(
+        self,
+        event_shape: Shape,
+        dtype: tf.DType | str = tf.float32,
+        low: float = -SQRT3,
+        high: float = SQRT3,
+        name: str | None = None,
+    ) -> None:
         self.low, self.high = low, high
         super().__init__(event_shape, dtype, name=name)
 
-    def tile(self, prefix):
+    def tile(self, prefix: Shape) -> Self:
         return type(self)((*prefix, *self._fixed_event_shape), self.dtype, self.low, self.high)
 
     def _mean(self):
@@ -134,22 +150,31 @@ class Code(StandardUniform):
     0.0
     """
 
-    def __init__(self, event_shape, dtype=tf.float32, low=0.0, high=1.0, name=None):
+    def __init__(
+        self,
+        event_shape: Shape,
+        dtype: tf.DType | str = tf.float32,
+        low: float = 0.0,
+        high: float = 1.0,
+        name: str | None = None,
+    ) -> None:
         super().__init__(event_shape, dtype, low, high, name)
 
 
-def standard_noise(kind: str, event_shape, dtype) -> Augmentation:
+def standard_noise(kind: str, event_shape: Shape, dtype: tf.DType | str) -> Augmentation:
     """`StandardNormal` or `StandardUniform`, by the name that layers take."""
     return choose_noise(kind, {"normal": StandardNormal, "uniform": StandardUniform})(event_shape, dtype)
 
 
-def choose_noise(kind: str, kinds: dict):
+def choose_noise(kind: str, kinds: dict) -> type:
     """The class of that name, or an error that lists the names."""
     if kind not in kinds:
         raise ValueError(f"noise must be one of {sorted(kinds)}. Received: noise={kind!r}")
     return kinds[kind]
 
 
-def draw(distributions, sample_shape, seed) -> list:
+def draw(
+    distributions: Iterable[tfd.Distribution], sample_shape: Shape | tf.Tensor, seed: tf.Tensor
+) -> list[tf.Tensor]:
     """One independent draw from each distribution."""
     return [d.sample(sample_shape, seed=fold_in(seed, i)) for i, d in enumerate(distributions)]

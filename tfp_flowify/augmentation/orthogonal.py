@@ -1,12 +1,14 @@
 """Noise that tells the copies of a pixel in overlapping patches apart, and leaves their mean alone."""
 
 import math
+from typing import Self
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.augmentation.noise import Augmentation, Gaussian, choose_noise
 from tfp_flowify.core.seeds import stateless_seed
+from tfp_flowify.core.types import Shape
 from tfp_flowify.math.patches import Patches
 
 
@@ -16,11 +18,13 @@ class _Orthogonal(Augmentation):
     A pixel in N patches has N copies and N - 1 directions of noise, for each channel.
     """
 
-    def __init__(self, patches: Patches, dtype=tf.float32, prefix=(), name=None):
+    def __init__(
+        self, patches: Patches, dtype: tf.DType | str = tf.float32, prefix: Shape = (), name: str | None = None
+    ) -> None:
         self.patches, self.prefix = patches, tuple(prefix)
         super().__init__((*prefix, *patches.shape), dtype, math.prod(prefix) * patches.noise_dimension, name)
 
-    def tile(self, prefix):
+    def tile(self, prefix: Shape) -> Self:
         return type(self)(self.patches, self.dtype, (*prefix, *self.prefix))
 
     def _centred_normal(self, n, seed):
@@ -93,6 +97,6 @@ class OrthogonalUniform(_Orthogonal):
         return tf.constant(math.prod(self.prefix) * self.patches.channels * math.fsum(volumes), self.dtype)
 
 
-def orthogonal_noise(kind: str, patches: Patches, dtype) -> Augmentation:
+def orthogonal_noise(kind: str, patches: Patches, dtype: tf.DType | str) -> Augmentation:
     """`OrthogonalNormal` or `OrthogonalUniform`, by the name that layers take."""
     return choose_noise(kind, {"normal": OrthogonalNormal, "uniform": OrthogonalUniform})(patches, dtype)

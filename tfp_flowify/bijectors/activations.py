@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from tfp_flowify import transforms
 from tfp_flowify.bijectors.base import Elementwise
-from tfp_flowify.bijectors.context import Prepared
+from tfp_flowify.bijectors.context import Context, Prepared
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import TensorLike
 from tfp_flowify.math.spline import Table, spline_table
 
 
@@ -27,16 +28,16 @@ class PReLU(Elementwise):
     [-1.0, -0.5]
     """
 
-    def __init__(self, log_slope, name=None):
+    def __init__(self, log_slope: TensorLike, name: str | None = None) -> None:
         self.log_slope = log_slope if isinstance(log_slope, float) else parameter(log_slope, "PReLU log_slope")
         dtype = None if isinstance(log_slope, float) else self.log_slope.dtype
         super().__init__(() if isinstance(log_slope, float) else self.log_slope.shape, dtype, name)
 
-    def forward_and_log_slope(self, x, context):
+    def forward_and_log_slope(self, x: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         log_slope = self._log_slope_at(x)
         return x * tf.exp(log_slope), log_slope
 
-    def inverse_and_log_slope(self, z, context):
+    def inverse_and_log_slope(self, z: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         log_slope = -self._log_slope_at(z)
         return z * tf.exp(log_slope), log_slope
 
@@ -51,7 +52,7 @@ class LeakyReLU(PReLU):
     [-1.0, 2.0]
     """
 
-    def __init__(self, negative_slope=0.3, name=None):
+    def __init__(self, negative_slope: float = 0.3, name: str | None = None) -> None:
         if not 0 < negative_slope < math.inf:
             raise ValueError(
                 f"LeakyReLU is invertible for a positive slope. Received: negative_slope={negative_slope}. "
@@ -71,19 +72,19 @@ class ELU(Elementwise):
 
     is_onto = False
 
-    def __init__(self, alpha=1.0, scale=1.0, name=None):
+    def __init__(self, alpha: float = 1.0, scale: float = 1.0, name: str | None = None) -> None:
         if not (alpha > 0 and scale > 0):
             raise ValueError(f"ELU is invertible for positive numbers. Received: alpha={alpha}, scale={scale}")
         self.alpha, self.scale = float(alpha), float(scale)
         super().__init__(name=name)
 
-    def forward_and_log_slope(self, x, context):
+    def forward_and_log_slope(self, x: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         below = tf.minimum(x, 0)
         z = tf.where(x > 0, x, self.alpha * tf.math.expm1(below))
         log_slope = tf.where(x > 0, tf.zeros([], x.dtype), below + math.log(self.alpha))
         return self.scale * z, log_slope + math.log(self.scale)
 
-    def inverse_and_log_slope(self, z, context):
+    def inverse_and_log_slope(self, z: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         z = z / self.scale
         log_slope = tf.where(z > 0, tf.zeros([], z.dtype), tf.math.log(tf.minimum(z, 0) + self.alpha))
         x = tf.where(z > 0, z, log_slope - math.log(self.alpha))
@@ -97,7 +98,7 @@ class SELU(ELU):
     [0.0, 1.0509999990463257]
     """
 
-    def __init__(self, name=None):
+    def __init__(self, name: str | None = None) -> None:
         super().__init__(alpha=1.6732632423543772, scale=1.0507009873554805, name=name)
 
 
@@ -112,12 +113,12 @@ class Sigmoid(Elementwise):
 
     is_onto = False
 
-    def forward_and_log_slope(self, x, context):
+    def forward_and_log_slope(self, x: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         small = tf.exp(tf.minimum(x, 0))  # Exact below zero, where TensorFlow's sigmoid is not.
         z = tf.where(x < 0, small / (1 + small), tf.math.sigmoid(x))
         return z, -tf.math.softplus(x) - tf.math.softplus(-x)
 
-    def inverse_and_log_slope(self, z, context):
+    def inverse_and_log_slope(self, z: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         log_z, log_rest = tf.math.log(z), tf.math.log1p(-z)
         return log_z - log_rest, -log_z - log_rest
 
@@ -135,7 +136,9 @@ class Logit(Elementwise):
     [0.0]
     """
 
-    def __init__(self, low=0.0, high=1.0, dtype=tf.float32, name=None):
+    def __init__(
+        self, low: TensorLike = 0.0, high: TensorLike = 1.0, dtype: tf.DType | str = tf.float32, name: str | None = None
+    ) -> None:
         dtype = tf.as_dtype(dtype)
         low, high = np.broadcast_arrays(*(np.asarray(side, dtype.as_numpy_dtype) for side in (low, high)))
         if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
@@ -143,7 +146,7 @@ class Logit(Elementwise):
         self.low, self.high = low, high
         super().__init__(low.shape, dtype, name)
 
-    def forward_and_log_slope(self, x, context):
+    def forward_and_log_slope(self, x: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         width = self.high - self.low
         share = (x - self.low) / width
         inside = (x > self.low) & (x < self.high)
@@ -152,7 +155,7 @@ class Logit(Elementwise):
         log_slope = -log_share - log_rest - np.log(width)
         return log_share - log_rest, tf.where(inside, log_slope, tf.constant(-math.inf, x.dtype))
 
-    def inverse_and_log_slope(self, z, context):
+    def inverse_and_log_slope(self, z: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         width = self.high - self.low
         x = self.low + width * tf.math.sigmoid(z)
         inside = tf.clip_by_value(x, np.nextafter(self.low, self.high), np.nextafter(self.high, self.low))
@@ -172,7 +175,7 @@ class Spline(Prepared, Elementwise):
     [0.5, 3.0]
     """
 
-    def __init__(self, parameters, bound=2.0, name=None):
+    def __init__(self, parameters: TensorLike, bound: float = 2.0, name: str | None = None) -> None:
         self.spline_parameters = parameter(parameters, "Spline parameters")
         *shape, size = self.spline_parameters.shape
         if (size + 1) % 3:
@@ -181,18 +184,18 @@ class Spline(Prepared, Elementwise):
         super().__init__(shape, self.spline_parameters.dtype, name)
 
     @property
-    def batch_key(self):
+    def batch_key(self) -> tuple:
         return self.dtype, tuple(self.inputs[0]), self.spline.bins, self.spline.bound
 
     @classmethod
-    def prepare_batch(cls, layers):
+    def prepare_batch(cls, layers: list["Spline"]) -> list[Table]:
         """The tables of the splines."""
         spline, parameters = layers[0].spline, tf.stack([tf.convert_to_tensor(b.spline_parameters) for b in layers])
         tables = spline_table(parameters, spline.bins, spline.bound)
         return [Table(*parts) for parts in zip(*map(tf.unstack, tables), strict=True)]
 
-    def forward_and_log_slope(self, x, context):
+    def forward_and_log_slope(self, x: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         return self.spline.forward(x, context.prepared_for(self))
 
-    def inverse_and_log_slope(self, z, context):
+    def inverse_and_log_slope(self, z: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         return self.spline.inverse(z, context.prepared_for(self))

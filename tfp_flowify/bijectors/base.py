@@ -1,6 +1,8 @@
 """The base class of all layers: a bijection on an augmented space, value and log-det in one pass."""
 
 import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -17,6 +19,7 @@ from tfp_flowify.core.checks import (
     swap_shapes,
 )
 from tfp_flowify.core.private import untracked
+from tfp_flowify.core.types import Shape, TensorLike
 from tfp_flowify.core.variables import AllVariables
 
 
@@ -59,10 +62,10 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
     is_onto = True
 
     #: How many whole numbers 0 ... levels - 1 the first input takes; None where it takes real numbers.
-    levels = None
+    levels: int | None = None
 
     #: The same of the first output: whole numbers that a layer hands on; None where it gives real numbers.
-    output_levels = None
+    output_levels: int | None = None
 
     #: Whether the layer only moves entries about.
     only_moves = False
@@ -75,7 +78,15 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
         object.__setattr__(self, "_arguments", _Arguments(args, kwargs))
         return self
 
-    def __init__(self, inputs, outputs, noise=(), residuals=(), dtype=None, name=None):
+    def __init__(
+        self,
+        inputs: Iterable[Shape],
+        outputs: Iterable[Shape],
+        noise: Iterable[tfp.distributions.Distribution] = (),
+        residuals: Iterable[tfp.distributions.Distribution] = (),
+        dtype: tf.DType | str | None = None,
+        name: str | None = None,
+    ) -> None:
         self.inputs = untracked(self, [as_shape(shape) for shape in inputs])
         self.outputs = untracked(self, [as_shape(shape) for shape in outputs])
         self.noise = untracked(self, list(noise))
@@ -88,12 +99,12 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
         )
 
     @property
-    def shapes_in(self) -> list:
+    def shapes_in(self) -> list[tuple[int, ...]]:
         """Event shapes of all parts that `forward` takes: inputs, then noise."""
         return self.inputs + event_shapes(self.noise)
 
     @property
-    def shapes_out(self) -> list:
+    def shapes_out(self) -> list[tuple[int, ...]]:
         """Event shapes of all parts that `forward` gives: outputs, then residuals."""
         return self.outputs + event_shapes(self.residuals)
 
@@ -102,13 +113,13 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
         """Whether the first input holds whole numbers, so that integers may be given for it."""
         return self.levels is not None
 
-    def forward_and_log_det(self, parts: list, context: Context) -> tuple:
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         raise NotImplementedError(f"{type(self).__name__} must define forward_and_log_det(parts, context).")
 
-    def inverse_and_log_det(self, parts: list, context: Context) -> tuple:
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         raise NotImplementedError(f"{type(self).__name__} must define inverse_and_log_det(parts, context).")
 
-    def without_noise(self, x, context: Context | None = None):
+    def without_noise(self, x: TensorLike, context: Context | None = None) -> tf.Tensor | list[tf.Tensor]:
         """The ordinary layer: forward with noise zero, residuals ignored.
 
         Takes and gives a tensor, or a list of tensors where the layer has several inputs or outputs.
@@ -119,23 +130,35 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
         outputs, _ = self._forward_pass(inputs + noise, (context or Context()).replace(without_noise=True))
         return bundle(outputs[: len(self.outputs)])
 
-    def copy(self, **overrides) -> "FlowBijector":
+    def copy(self, **overrides: Any) -> "FlowBijector":
         """A new bijector of this class with the same arguments, some of them replaced. Both share variables."""
         return type(self)(**{**self._arguments.by_name(type(self)), **overrides})
 
     # What TFP asks for, from the above. It knows a tensor that it has seen by its identity, and then gives back what it
     # computed from it, though a weight may have changed or a tape started since; so it always gets new tensors.
 
-    def forward(self, x, name="forward", **kwargs):
+    def forward(self, x: TensorLike, name: str = "forward", **kwargs: Any) -> tf.Tensor | list[tf.Tensor]:
         return super().forward(self._taken(x, self.shapes_in), name, **kwargs)
 
-    def inverse(self, y, name="inverse", **kwargs):
+    def inverse(self, y: TensorLike, name: str = "inverse", **kwargs: Any) -> tf.Tensor | list[tf.Tensor]:
         return super().inverse(self._taken(y, self.shapes_out), name, **kwargs)
 
-    def forward_log_det_jacobian(self, x, event_ndims=None, name="forward_log_det_jacobian", **kwargs):
+    def forward_log_det_jacobian(
+        self,
+        x: TensorLike,
+        event_ndims: int | Sequence[int] | None = None,
+        name: str = "forward_log_det_jacobian",
+        **kwargs: Any,
+    ) -> tf.Tensor:
         return super().forward_log_det_jacobian(self._taken(x, self.shapes_in), event_ndims, name, **kwargs)
 
-    def inverse_log_det_jacobian(self, y, event_ndims=None, name="inverse_log_det_jacobian", **kwargs):
+    def inverse_log_det_jacobian(
+        self,
+        y: TensorLike,
+        event_ndims: int | Sequence[int] | None = None,
+        name: str = "inverse_log_det_jacobian",
+        **kwargs: Any,
+    ) -> tf.Tensor:
         return super().inverse_log_det_jacobian(self._taken(y, self.shapes_out), event_ndims, name, **kwargs)
 
     def _taken(self, x, shapes):
@@ -188,10 +211,10 @@ class FlowBijector(AllVariables, tfp.bijectors.Bijector):
 class _Arguments:
     """The arguments of a constructor, kept for `copy`; variables among them do not count as the layer's own."""
 
-    def __init__(self, args, kwargs):
+    def __init__(self, args: tuple, kwargs: dict[str, Any]) -> None:
         self._args, self._kwargs = args, kwargs
 
-    def by_name(self, owner) -> dict:
+    def by_name(self, owner: type) -> dict[str, Any]:
         bound = inspect.signature(owner).bind(*self._args, **self._kwargs).arguments
         return {**bound.pop("kwargs", {}), **bound}
 
@@ -216,20 +239,20 @@ class Elementwise(FlowBijector):
     [2.0, 4.0]
     """
 
-    def __init__(self, shape=(), dtype=None, name=None):
+    def __init__(self, shape: Shape = (), dtype: tf.DType | str | None = None, name: str | None = None) -> None:
         super().__init__(inputs=[shape], outputs=[shape], dtype=dtype, name=name)
 
-    def forward_and_log_slope(self, x, context: Context) -> tuple:
+    def forward_and_log_slope(self, x: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         raise NotImplementedError(f"{type(self).__name__} must define forward_and_log_slope(x, context).")
 
-    def inverse_and_log_slope(self, z, context: Context) -> tuple:
+    def inverse_and_log_slope(self, z: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         raise NotImplementedError(f"{type(self).__name__} must define inverse_and_log_slope(z, context).")
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, log_slope = self.forward_and_log_slope(*parts, context)
         return [z], sum_over(log_slope, self.inputs[0])
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, log_slope = self.inverse_and_log_slope(*parts, context)
         return [x], sum_over(log_slope, self.inputs[0])
 
@@ -261,7 +284,7 @@ def _with_one_batch_axis(method, parts, taken, given, context):
     return results, log_det
 
 
-def check_layer(layer, owner: str):
+def check_layer(layer: Any, owner: str) -> None:
     """Raises an error where a layer with known shapes is needed and something else is given."""
     if not isinstance(layer, FlowBijector):
         raise TypeError(

@@ -6,12 +6,14 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import as_list, as_shape, bundle, sum_over, swap_shapes
+from tfp_flowify.core.types import Shape
 
 tfb = tfp.bijectors
 
 
-def bind(bijector: tfb.Bijector, *event_shapes) -> FlowBijector:
+def bind(bijector: tfb.Bijector, *event_shapes: Shape) -> FlowBijector:
     """A bijector for events of exactly these shapes, one for each of its inputs.
 
     A layer of this package takes leading axes beside the shape that it needs: bound, they belong to the event, the
@@ -40,7 +42,7 @@ def bind(bijector: tfb.Bijector, *event_shapes) -> FlowBijector:
 class Bound(FlowBijector):
     """A layer on every place of some leading axes of an event. See `bind`."""
 
-    def __init__(self, bijector: FlowBijector, event_shapes: list):
+    def __init__(self, bijector: FlowBijector, event_shapes: list[tuple[int, ...]]) -> None:
         self.bijector = bijector
         if len(bijector.inputs) != len(event_shapes):
             raise ValueError(f"{bijector.name} takes {len(bijector.inputs)} input(s). Received: {len(event_shapes)}")
@@ -57,11 +59,11 @@ class Bound(FlowBijector):
         self.is_onto, self.levels, self.output_levels = bijector.is_onto, bijector.levels, bijector.output_levels
         self.only_moves, self.keeps_signs = bijector.only_moves, bijector.keeps_signs
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         parts, log_det = self.bijector.forward_and_log_det(parts, context)
         return parts, sum_over(log_det, self._prefix)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         parts, log_det = self.bijector.inverse_and_log_det(parts, context)
         return parts, sum_over(log_det, self._prefix)
 
@@ -72,7 +74,7 @@ class OfTFP(FlowBijector):
     Those not known to reach the whole space are taken not to, and their inverse is NaN where it does not lead back.
     """
 
-    def __init__(self, bijector: tfb.Bijector, event_shape):
+    def __init__(self, bijector: tfb.Bijector, event_shape: Shape) -> None:
         self.bijector = bijector
         outputs = [tuple(shape) for shape in as_list(bijector.forward_event_shape(tf.TensorShape(event_shape)))]
         if sum(map(math.prod, outputs)) != math.prod(event_shape):
@@ -80,12 +82,12 @@ class OfTFP(FlowBijector):
         super().__init__(inputs=[event_shape], outputs=outputs, name=bijector.name)
         self.is_onto, self.only_moves = _reaches_all(bijector), isinstance(bijector, _ONLY_MOVE)
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x = tf.identity(parts[0])  # A tensor that its cache has not seen.
         log_det = self.bijector.forward_log_det_jacobian(x, self.forward_min_event_ndims)
         return as_list(self.bijector.forward(x)), log_det
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z = bundle([tf.identity(part) for part in parts])
         x, log_det = self.bijector.inverse(z), self.bijector.inverse_log_det_jacobian(z, self.inverse_min_event_ndims)
         return [x if self.is_onto else self._nan_without_preimage(x, parts)], log_det

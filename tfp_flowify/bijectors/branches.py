@@ -8,8 +8,11 @@ import tensorflow as tf
 from tfp_flowify.augmentation import StandardNormal, standard_noise
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
 from tfp_flowify.bijectors.conditional import Funnel
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import Shape, TensorFunction, TensorLike
+from tfp_flowify.transforms import Transform
 
 
 class Duplicate(FlowBijector):
@@ -32,7 +35,15 @@ class Duplicate(FlowBijector):
     [[1.0, 2.0], [1.0, 2.0]]
     """
 
-    def __init__(self, shape, copies=2, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        shape: Shape,
+        copies: int = 2,
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         if copies < 2:
             raise ValueError(f"Duplicate makes two copies or more. Received: copies={copies}")
         self.copies, self._basis = copies, zero_sum_basis(copies)
@@ -46,12 +57,12 @@ class Duplicate(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, noise = parts
         spread = tf.tensordot(noise, self._factor() * tf.constant(self._basis.T, x.dtype), axes=1)
         return tf.unstack(x[..., None] + spread, axis=-1), self._log_det()
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         copies = tf.stack(parts, axis=-1)
         noise = tf.tensordot(copies, tf.constant(self._basis, copies.dtype) / self._factor(), axes=1)
         return [tf.reduce_mean(copies, axis=-1), noise], -self._log_det()
@@ -79,7 +90,9 @@ class Sum(FlowBijector):
     [4.0, 6.0]
     """
 
-    def __init__(self, shape, branches=2, dtype=tf.float32, name=None):
+    def __init__(
+        self, shape: Shape, branches: int = 2, dtype: tf.DType | str = tf.float32, name: str | None = None
+    ) -> None:
         if branches < 2:
             raise ValueError(f"Sum adds two branches or more. Received: branches={branches}")
         self.branches, self._basis = branches, zero_sum_basis(branches)
@@ -91,12 +104,12 @@ class Sum(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         stacked = tf.stack(parts, axis=-1)
         residual = tf.tensordot(stacked, tf.constant(self._basis, stacked.dtype), axes=1)
         return [tf.reduce_sum(stacked, axis=-1), residual], self._log_det(stacked.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         total, residual = parts
         differences = tf.tensordot(residual, tf.constant(self._basis.T, total.dtype), axes=1)
         stacked = total[..., None] / self.branches + differences
@@ -126,15 +139,15 @@ class Residual(Graph):
 
     def __init__(
         self,
-        branch,
-        shortcut=None,
-        conditioner=None,
-        transform=None,
-        log_noise_scale=0.0,
-        noise="normal",
-        dtype=None,
-        name=None,
-    ):
+        branch: FlowBijector,
+        shortcut: FlowBijector | None = None,
+        conditioner: TensorFunction | InContext | None = None,
+        transform: Transform | None = None,
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        dtype: tf.DType | str | None = None,
+        name: str | None = None,
+    ) -> None:
         check_layer(branch, "Residual")
         shape, shape_out = branch.inputs[0], branch.outputs[0]
         dtype = branch.dtype or getattr(shortcut, "dtype", None) or dtype or tf.float32

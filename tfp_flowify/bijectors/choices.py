@@ -6,7 +6,9 @@ import tensorflow as tf
 
 from tfp_flowify.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.core.checks import parameter, sum_last
+from tfp_flowify.core.types import Shape, TensorFunction, TensorLike
 
 
 class Abs(FlowBijector):
@@ -26,20 +28,25 @@ class Abs(FlowBijector):
 
     is_onto = False
 
-    def __init__(self, sign_logit=0.0, dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        sign_logit: TensorLike | TensorFunction | InContext = 0.0,
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         self.sign_logit = sign_logit if callable(sign_logit) else parameter(sign_logit, "Abs sign_logit", (), dtype)
         dtype = dtype if callable(sign_logit) else self.sign_logit.dtype
         super().__init__(
             inputs=[()], outputs=[()], noise=[Code((), dtype)], residuals=[Code((), dtype)], dtype=dtype, name=name
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, code = parts
         z = tf.abs(x)
         code, log_det = encode_choice(x >= 0, code, self._logit(z, context))
         return [z, code], log_det
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, code = parts
         positive, code, log_det = decode_choice(code, self._logit(z, context))
         x = tf.where(positive, z, -z)
@@ -75,7 +82,15 @@ class ReLU(FlowBijector):
     [0.0, 2.0]
     """
 
-    def __init__(self, shape=(), log_noise_scale=0.0, sign_logit=0.0, log_scale=0.0, dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        shape: Shape = (),
+        log_noise_scale: TensorLike = 0.0,
+        sign_logit: TensorLike | TensorFunction | InContext = 0.0,
+        log_scale: TensorLike | TensorFunction | InContext = 0.0,
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         self.log_noise_scale = _filled(log_noise_scale, "ReLU log_noise_scale", shape, dtype)
         dtype = self.log_noise_scale.dtype
         self.sign_logit, self.log_scale = (
@@ -91,7 +106,7 @@ class ReLU(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, noise, code = parts
         positive = x >= 0
         z = tf.where(positive, x, noise * tf.exp(tf.convert_to_tensor(self.log_noise_scale)))
@@ -100,7 +115,7 @@ class ReLU(FlowBijector):
         code, log_det = encode_choice(positive, tf.where(positive, code, rest), logit, possible=z >= 0)
         return [z, tf.where(positive, noise, below), code], self._sum(log_det, positive, self._log_slope(log_scale))
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, residual, code = parts
         log_scale, logit = self._density(z, context)
         positive, code, log_det = decode_choice(code, logit, possible=z >= 0)
@@ -128,7 +143,9 @@ def _at(value, z, context):
     return tf.convert_to_tensor(context.run(value, z) if callable(value) else value)
 
 
-def encode_choice(chosen, code, logit, possible=True):
+def encode_choice(
+    chosen: tf.Tensor, code: tf.Tensor, logit: tf.Tensor, possible: tf.Tensor | bool = True
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Squeezes a code into the part of [0, 1] that stands for a choice; the log-det is the choice's log-probability.
 
     The choice has probability pi = sigmoid(logit), or zero where it is not possible. It takes the upper part,
@@ -140,7 +157,9 @@ def encode_choice(chosen, code, logit, possible=True):
     return squeezed, tf.where(chosen, tf.math.log_sigmoid(logit), log_other)
 
 
-def decode_choice(squeezed, logit, possible=True):
+def decode_choice(
+    squeezed: tf.Tensor, logit: tf.Tensor, possible: tf.Tensor | bool = True
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The choice that a squeezed code stands for, the code itself, and the log-det of the way back."""
     other = tf.where(possible, tf.math.sigmoid(-logit), tf.ones_like(logit))
     chosen = (squeezed >= other) & possible
@@ -150,13 +169,13 @@ def decode_choice(squeezed, logit, possible=True):
     return chosen, code, -tf.where(chosen, tf.math.log_sigmoid(logit), log_other)
 
 
-def unfold_sign(size, code):
+def unfold_sign(size: tf.Tensor, code: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """A positive number to the whole line, by a sign that the code decides; log-det log 2, from the code's doubling."""
     upper = code >= 0.5
     return tf.where(upper, size, -size), 2 * code - tf.cast(upper, code.dtype)
 
 
-def fold_sign(value, code):
+def fold_sign(value: tf.Tensor, code: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Undoes `unfold_sign`: the sign goes back into the code."""
     return tf.abs(value), 0.5 * (code + tf.cast(value >= 0, code.dtype))
 

@@ -1,15 +1,19 @@
 """One part transformed given another, or given a condition: densities of what is dropped, and coupling layers."""
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from tfp_flowify import transforms
 from tfp_flowify.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.bijectors.parts import Concatenate, Split
 from tfp_flowify.core.checks import check_dtype, sum_over
+from tfp_flowify.core.types import Shape, TensorFunction, TensorLike
+from tfp_flowify.transforms import Transform
 
 
 class Whiten(FlowBijector):
@@ -31,7 +35,16 @@ class Whiten(FlowBijector):
     [[1.0, 0.0], [2.0]]
     """
 
-    def __init__(self, given, shape, conditioner, transform=None, dtype=tf.float32, signed=False, name=None):
+    def __init__(
+        self,
+        given: Shape,
+        shape: Shape,
+        conditioner: TensorFunction | InContext,
+        transform: Transform | None = None,
+        dtype: tf.DType | str = tf.float32,
+        signed: bool = False,
+        name: str | None = None,
+    ) -> None:
         self.conditioner = conditioner
         self.transform = transform or transforms.Standardize(shift=not signed)
         if signed and not self.transform.is_odd:
@@ -47,12 +60,12 @@ class Whiten(FlowBijector):
     def keeps_signs(self) -> bool:
         return self.transform.is_odd
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         given, dropped = parts
         residual, log_slope = self.transform.forward(dropped, self._parameters_at(given, context))
         return [given, residual], sum_over(log_slope, self.inputs[1])
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         given, residual = parts
         dropped, log_slope = self.transform.inverse(residual, self._parameters_at(given, context))
         return [given, dropped], sum_over(log_slope, self.inputs[1])
@@ -77,15 +90,22 @@ class ConditionalTransform(FlowBijector):
     [[3.0]]
     """
 
-    def __init__(self, shape, conditioner, transform=None, dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        shape: Shape,
+        conditioner: TensorFunction | InContext,
+        transform: Transform | None = None,
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         self.conditioner, self.transform = conditioner, transform or transforms.Standardize()
         super().__init__(inputs=[shape], outputs=[shape], dtype=dtype, name=name)
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, log_slope = self.transform.forward(*parts, self._parameters_at(*parts, context))
         return [z], sum_over(log_slope, self.inputs[0])
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, log_slope = self.transform.inverse(*parts, self._parameters_at(*parts, context))
         return [x], sum_over(log_slope, self.inputs[0])
 
@@ -102,7 +122,9 @@ class ConditionalTransform(FlowBijector):
         return tf.broadcast_to(alike, tf.concat([tf.shape(x)[:1], places, per_entry], axis=0))
 
 
-def parameters_for(name: str, transform, parameters, given, given_ndims: int, shape):
+def parameters_for(
+    name: str, transform: Transform, parameters: TensorLike, given: tf.Tensor, given_ndims: int, shape: Shape
+) -> tf.Tensor:
     """The parameters (..., *shape, size) of a transform, of what a conditioner gave for `given`; checked.
 
     Args:
@@ -146,7 +168,13 @@ class Funnel(Graph):
     [(5, 2), (5, 1)]
     """
 
-    def __init__(self, layer, conditioner, transform=None, name=None):
+    def __init__(
+        self,
+        layer: FlowBijector,
+        conditioner: TensorFunction | InContext,
+        transform: Transform | None = None,
+        name: str | None = None,
+    ) -> None:
         check_layer(layer, "Funnel")
         if not layer.residuals or isinstance(layer.residuals[0], Code):
             raise ValueError(f"{layer.name} drops no values first, so there is nothing to whiten. Use it as it is.")
@@ -183,7 +211,13 @@ class StagedFunnel(Graph):
     [(7, 2), (7, 1), (7, 2)]
     """
 
-    def __init__(self, layer, conditioners, transform=None, name=None):
+    def __init__(
+        self,
+        layer: FlowBijector,
+        conditioners: Sequence[TensorFunction | InContext],
+        transform: Transform | None = None,
+        name: str | None = None,
+    ) -> None:
         check_layer(layer, "StagedFunnel")
         self.layer, dtype = layer, layer.dtype
         units, dropped = layer.outputs[0][-1], layer.residuals[0].event_shape[-1]
@@ -205,7 +239,7 @@ class StagedFunnel(Graph):
         )
 
 
-def stage_sizes(dropped: int, stages: int) -> list:
+def stage_sizes(dropped: int, stages: int) -> list[int]:
     """The number of values that leave in each stage: as equal as can be.
 
     >>> stage_sizes(5, 2)
@@ -235,7 +269,16 @@ class Coupling(Graph):
     [1.0, 4.0]
     """
 
-    def __init__(self, features, conditioner, kept=None, swap=False, transform=None, dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        features: int,
+        conditioner: TensorFunction | InContext,
+        kept: int | None = None,
+        swap: bool = False,
+        transform: Transform | None = None,
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         kept = features // 2 if kept is None else kept
         if not 0 < kept < features:
             raise ValueError(f"Coupling keeps some features and transforms some. Received: kept={kept} of {features}")

@@ -2,10 +2,12 @@
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import tensorflow as tf
+
+from tfp_flowify.core.types import TensorFunction, TensorLike
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +30,11 @@ class Context:
     condition: Any = None
     without_noise: bool = False
 
-    def replace(self, **changes) -> "Context":
+    def replace(self, **changes: Any) -> "Context":
         """The same context with some fields changed."""
         return dataclasses.replace(self, **changes)
 
-    def condition_for(self, reader):
+    def condition_for(self, reader: str) -> TensorLike:
         """Returns the condition, or raises an error that names the reader where the pass has none."""
         if self.condition is None:
             raise ValueError(
@@ -41,12 +43,12 @@ class Context:
             )
         return self.condition
 
-    def prepared_for(self, layer: "Prepared"):
+    def prepared_for(self, layer: "Prepared") -> Any:
         """Returns what the layer needs from its weights: found where it was prepared, else computed now."""
         found = self.prepared.get(id(layer))
         return layer.prepare_batch([layer])[0] if found is None else found
 
-    def run(self, function, x):
+    def run(self, function: "TensorFunction | InContext", x: Any) -> Any:
         """Runs a function inside a layer, such as a conditioner. An `InContext` function gets the context too."""
         return function(x, self) if isinstance(function, InContext) else function(x)
 
@@ -54,7 +56,7 @@ class Context:
 class InContext(tf.Module):
     """A function of (x, context): for networks that behave differently in training."""
 
-    def __call__(self, x, context: Context):
+    def __call__(self, x: Any, context: Context) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(x, context).")
 
 
@@ -69,11 +71,11 @@ class Conditional(InContext):
     [3.0]
     """
 
-    def __init__(self, function):
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         super().__init__()
         self.function = function
 
-    def __call__(self, x, context):
+    def __call__(self, x: Any, context: Context) -> Any:
         return self.function(x, context.condition_for("A conditioner"))
 
 
@@ -85,7 +87,7 @@ class Prepared:
     """
 
     @property
-    def batch_key(self) -> tuple:
+    def batch_key(self) -> Hashable:
         raise NotImplementedError(f"{type(self).__name__} must define batch_key.")
 
     @classmethod
@@ -94,12 +96,12 @@ class Prepared:
         raise NotImplementedError(f"{cls.__name__} must define prepare_batch(layers).")
 
 
-def layers_to_prepare(bijector) -> list:
+def layers_to_prepare(bijector: tf.Module) -> list:
     """Returns all layers inside a bijector that compute something from their weights."""
     return [module for module in (bijector, *bijector.submodules) if isinstance(module, Prepared)]
 
 
-def prepare(layers: list, training: bool = False, condition=None) -> Context:
+def prepare(layers: list, training: bool = False, condition: TensorLike | None = None) -> Context:
     """Prepares layers, and returns the context for a pass that uses the result.
 
     Args:

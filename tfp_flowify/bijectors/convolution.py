@@ -2,17 +2,21 @@
 
 import math
 import numbers
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import check_layer
+from tfp_flowify.bijectors.base import FlowBijector, check_layer
 from tfp_flowify.bijectors.conditional import Funnel, StagedFunnel
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.linear import Linear
 from tfp_flowify.bijectors.orthogonal import multiply
 from tfp_flowify.bijectors.padding import Pad
 from tfp_flowify.bijectors.unfold import Unfold
+from tfp_flowify.core.types import Shape, TensorLike
 from tfp_flowify.math.patches import Patches
 
 #: Larger patches cost less as factors, whose reflections take n k operations each in place of n^2.
@@ -38,17 +42,17 @@ class PatchLinear(Sequential):
     [(5, 2, 2, 3), (5, 2, 2, 1)]
     """
 
-    def __init__(self, unfold: Unfold, linear: Linear, name=None):
+    def __init__(self, unfold: Unfold, linear: Linear, name: str | None = None) -> None:
         self.unfold, self.linear = unfold, linear
         super().__init__([unfold, linear], name=name)
 
     @staticmethod
-    def is_for(patches: Patches, linear) -> bool:
+    def is_for(patches: Patches, linear: FlowBijector) -> bool:
         """Whether it can be made of these, and costs less than they do one after the other."""
         is_small = isinstance(linear, Linear) and max(linear.right.size, linear.left.size) <= LARGEST_WHOLE
         return is_small and patches.can_convolve and not len(patches.uncovered)
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         image, *noise = parts
         matrix, log_det = self.linear.whole(context)
         of_patches, of_added = matrix[: self.linear.right.size], matrix[self.linear.right.size :]
@@ -90,17 +94,17 @@ class Conv(Sequential):
 
     def __init__(
         self,
-        image_shape,
-        linear,
-        kernel_size,
-        strides=1,
-        padding="valid",
-        log_noise_scale=0.0,
-        log_pad_scale=0.0,
-        noise="normal",
-        dilation=1,
-        name=None,
-    ):
+        image_shape: Shape,
+        linear: FlowBijector,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
+        padding: str = "valid",
+        log_noise_scale: TensorLike = 0.0,
+        log_pad_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        dilation: int | Sequence[int] = 1,
+        name: str | None = None,
+    ) -> None:
         check_layer(linear, "Conv")
         ndims, dtype = len(image_shape) - 1, linear.dtype
         size, strides, dilation = (per_side(value, ndims) for value in (kernel_size, strides, dilation))
@@ -111,7 +115,8 @@ class Conv(Sequential):
                 f"The linear layer of a convolution with kernel_size={size} over {image_shape[-1]} channels takes "
                 f"{wanted} features. Received: {linear.inputs[0]}"
             )
-        patches, layers = Patches(image_shape, size, strides, padding, dilation), []
+        patches = Patches(image_shape, size, strides, padding, dilation)
+        layers: list[FlowBijector] = []
         if any(sum(pair) for pair in patches.border):
             layers.append(Pad(image_shape, patches.border, log_pad_scale, noise, dtype))
             patches = Patches(layers[0].outputs[0], size, strides, dilation=dilation)
@@ -125,7 +130,16 @@ class Conv(Sequential):
         super().__init__(layers, name=name)
 
     @classmethod
-    def from_weights(cls, image_shape, kernel, bias=None, orthogonal_kind="expm", noise="normal", dtype=None, **kwargs):
+    def from_weights(
+        cls,
+        image_shape: Shape,
+        kernel: TensorLike,
+        bias: TensorLike | None = None,
+        orthogonal_kind: str = "expm",
+        noise: str = "normal",
+        dtype: tf.DType | str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Takes over an ordinary layer: kernel (*kernel_size, channels, filters) as in Keras, bias (filters,).
 
         The parameters become trainable variables that start there exactly; the scales of the noise start at one.
@@ -150,13 +164,13 @@ class Conv(Sequential):
         return bool(self.unfold.noise)
 
     @property
-    def kernel(self):
+    def kernel(self) -> tf.Tensor:
         """The kernel of the ordinary layer, (*kernel_size, channels, filters)."""
         matrix = getattr(self.linear, "layer", self.linear).kernel
         return tf.reshape(matrix, [*self.kernel_size, -1, matrix.shape[-1]])
 
     @property
-    def bias(self):
+    def bias(self) -> tf.Tensor | tf.Variable | None:
         """The bias of the ordinary layer, (filters,), or None."""
         return getattr(self.linear, "layer", self.linear).bias
 
@@ -169,6 +183,6 @@ def _free_scales(dtype):
     return {name: tf.Variable(0.0, dtype=dtype, name=name) for name in ("log_noise_scale", "log_pad_scale")}
 
 
-def per_side(value, ndims: int) -> tuple:
+def per_side(value: int | Sequence[int], ndims: int) -> tuple[int, ...]:
     """A number for each of some sides, or one for all."""
     return (int(value),) * ndims if isinstance(value, numbers.Integral) else tuple(value)

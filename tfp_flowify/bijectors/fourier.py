@@ -7,7 +7,9 @@ import tensorflow as tf
 
 from tfp_flowify.augmentation import StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import check_dtype, parameter
+from tfp_flowify.core.types import Shape, TensorLike
 from tfp_flowify.math.expm import expm
 
 
@@ -39,7 +41,15 @@ class FourierConv2D(FlowBijector):
     [(5, 4, 4, 1), (5, 4, 4, 1)]
     """
 
-    def __init__(self, image_shape, right, log_singular, left, bias=None, name=None):
+    def __init__(
+        self,
+        image_shape: Shape,
+        right: TensorLike,
+        log_singular: TensorLike,
+        left: TensorLike,
+        bias: TensorLike | None = None,
+        name: str | None = None,
+    ) -> None:
         self.height, self.width, channels = image_shape
         self.right = parameter(right, "FourierConv2D right", (None, None, channels, channels))
         self.log_singular = parameter(log_singular, "FourierConv2D log_singular", (None, None, None))
@@ -68,14 +78,14 @@ class FourierConv2D(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         turned = _apply(self._unitary(self.right), self._to_frequencies(parts[0]))
         kept, dropped = turned[..., : self.filters], turned[..., self.filters :]
         z = self._to_image(_apply(self._unitary(self.left), kept * self._singular(1)))
         z = z if self.bias is None else z + self.bias
         return [z, self._to_image(dropped)] if self.residuals else [z], self._log_det()
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         image, *dropped = parts
         image = image if self.bias is None else image - self.bias
         left, right = self._unitary(self.left), self._unitary(self.right)
@@ -85,12 +95,12 @@ class FourierConv2D(FlowBijector):
         return [self._to_image(_apply(tf.linalg.adjoint(right), turned))], -self._log_det()
 
     @property
-    def kernel(self):
+    def kernel(self) -> tf.Tensor:
         """The circular filter as an array (h, w, n, m): the response to a unit pulse at the origin, less the bias."""
         channels = self.inputs[0][-1]
         pulses = np.zeros([channels, *self.inputs[0]])
         pulses[np.arange(channels), 0, 0, np.arange(channels)] = 1
-        response = self.without_noise(tf.constant(pulses, self.dtype))
+        response: tf.Tensor = self.without_noise(tf.constant(pulses, self.dtype))
         return tf.transpose(response if self.bias is None else response - self.bias, [1, 2, 0, 3])
 
     def _unitary(self, kernel):

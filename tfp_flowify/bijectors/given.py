@@ -3,7 +3,9 @@
 import tensorflow as tf
 
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import TensorLike
 
 
 class Given(FlowBijector):
@@ -21,7 +23,7 @@ class Given(FlowBijector):
     [[3.0], [4.0]]
     """
 
-    def __init__(self, layer, condition, name=None):
+    def __init__(self, layer: FlowBijector, condition: TensorLike, name: str | None = None) -> None:
         check_layer(layer, "Given")
         self.layer, self.condition = layer, parameter(condition, "Given condition", None, layer.dtype)
         super().__init__(
@@ -30,10 +32,10 @@ class Given(FlowBijector):
         self.is_onto, self.levels, self.output_levels = layer.is_onto, layer.levels, layer.output_levels
         self.only_moves, self.keeps_signs = layer.only_moves, layer.keeps_signs
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return self.layer.forward_and_log_det(parts, self._at(parts, context))
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return self.layer.inverse_and_log_det(parts, self._at(parts, context))
 
     def _at(self, parts, context):

@@ -1,6 +1,7 @@
 """Layers put together: a graph of bijectors is a bijector, with all their noise and all their residuals."""
 
 import itertools
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -9,7 +10,9 @@ import tensorflow_probability as tfp
 from tfp_flowify.augmentation import Code, SignedNormal
 from tfp_flowify.bijectors.base import FlowBijector
 from tfp_flowify.bijectors.binding import bind
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import as_shape
+from tfp_flowify.core.types import Shape
 
 tfb = tfp.bijectors
 
@@ -67,7 +70,9 @@ class Graph(FlowBijector):
     [(5, 3), (5, 3, 1)]
     """
 
-    def __init__(self, nodes, inputs: dict, outputs, name=None):
+    def __init__(
+        self, nodes: Iterable[Node], inputs: dict[str, Shape], outputs: str | Iterable[str], name: str | None = None
+    ) -> None:
         self._input_names, self._output_names = tuple(inputs), _names(outputs)
         self.nodes, open_wires, whole = _connect(nodes, inputs)
         _check_ends(open_wires, self._output_names)
@@ -82,7 +87,7 @@ class Graph(FlowBijector):
         )
 
     @property
-    def bijectors(self) -> list:
+    def bijectors(self) -> list[FlowBijector]:
         return [node.bijector for node in self.nodes]
 
     @property
@@ -99,13 +104,18 @@ class Graph(FlowBijector):
                 wire = node.outputs[0]
         return None
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return self.walk(parts, lambda bijector, taken: bijector.forward_and_log_det(taken, context))
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return self.walk(parts, lambda bijector, taken: bijector.inverse_and_log_det(taken, context), backward=True)
 
-    def walk(self, parts, run, backward=False):
+    def walk(
+        self,
+        parts: list[tf.Tensor],
+        run: Callable[[FlowBijector, list[tf.Tensor]], tuple[list[tf.Tensor], tf.Tensor | float]],
+        backward: bool = False,
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Goes through all nodes, each taken by `run(bijector, parts) -> (parts, log_det)`.
 
         Backward, wires and loose parts change their roles: residuals come in, noise goes out.
@@ -117,7 +127,8 @@ class Graph(FlowBijector):
             sides = [(node.outputs, len(node.loose_residuals), node.inputs) for node in self.nodes]
         wires, loose = dict(zip(entry, parts, strict=False)), iter(parts[len(entry) :])
         loose_in = [list(itertools.islice(loose, count)) for _, count, _ in sides]
-        loose_out, log_dets = [[] for _ in sides], []
+        loose_out: list[list[tf.Tensor]] = [[] for _ in sides]
+        log_dets: list[tf.Tensor | float] = []
         for i in range(len(sides))[:: -1 if backward else 1]:
             taken, _, given = sides[i]
             results, log_det = run(self.nodes[i].bijector, [wires.pop(wire) for wire in taken] + loose_in[i])
@@ -141,7 +152,9 @@ class Sequential(Graph):
     [1.0, 1.0, 1.0]
     """
 
-    def __init__(self, bijectors, event_shape=None, name=None):
+    def __init__(
+        self, bijectors: Iterable[tfb.Bijector], event_shape: Shape | None = None, name: str | None = None
+    ) -> None:
         bijectors = list(bijectors)
         if not bijectors:
             raise ValueError("Sequential needs at least one bijector.")

@@ -10,6 +10,7 @@ from tfp_flowify.bijectors.linear import Diagonal
 from tfp_flowify.bijectors.orthogonal import PLAIN, skew_symmetric
 from tfp_flowify.bijectors.parts import Split, Widen
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import TensorLike
 from tfp_flowify.math.expm import expm
 from tfp_flowify.math.limits import bounded
 
@@ -29,7 +30,7 @@ class GroupedExpm(Prepared, FlowBijector):
     [[1.0, 2.0], [3.0, 4.0]]
     """
 
-    def __init__(self, skew, start, name=None):
+    def __init__(self, skew: TensorLike, start: TensorLike, name: str | None = None) -> None:
         self.skew = parameter(skew, "GroupedExpm skew", (None, None))
         self.start = parameter(start, "GroupedExpm start", (None, None, None))
         groups, size, _ = self.start.shape
@@ -42,21 +43,21 @@ class GroupedExpm(Prepared, FlowBijector):
         super().__init__(inputs=[(groups, size)], outputs=[(groups, size)], dtype=self.start.dtype, name=name)
 
     @property
-    def batch_key(self):
+    def batch_key(self) -> int:
         return id(self)
 
     @classmethod
-    def prepare_batch(cls, layers):
+    def prepare_batch(cls, layers: list["GroupedExpm"]) -> list[tf.Tensor]:
         return [tf.convert_to_tensor(layer.start) @ expm(skew_symmetric(layer.skew)) for layer in layers]
 
-    def matrix(self, context: Context = PLAIN):
+    def matrix(self, context: Context = PLAIN) -> tf.Tensor:
         """All Q_g, (groups, n, n)."""
         return context.prepared_for(self)
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return [tf.einsum("...gn,gmn->...gm", parts[0], self.matrix(context))], tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return [tf.einsum("...gm,gmn->...gn", parts[0], self.matrix(context))], tf.zeros([], self.dtype)
 
 
@@ -85,7 +86,17 @@ class GroupedLinear(Sequential):
     [1.0, 10.0]
     """
 
-    def __init__(self, cells, right, log_singular, left, bias=None, log_noise_scale=0.0, noise="normal", name=None):
+    def __init__(
+        self,
+        cells: int,
+        right: GroupedExpm,
+        log_singular: TensorLike,
+        left: GroupedExpm,
+        bias: TensorLike | None = None,
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        name: str | None = None,
+    ) -> None:
         groups, features, units = right.groups, right.size, left.size
         self.right, self.left, self.bias = right, left, bias
         self.log_singular = parameter(log_singular, "GroupedLinear log_singular", (groups, min(features, units)))
@@ -107,7 +118,7 @@ class GroupedLinear(Sequential):
         super().__init__(layers, event_shape=(groups * features,), name=name)
 
     @property
-    def kernel(self):
+    def kernel(self) -> tf.Tensor:
         """The matrices of the ordinary layer, (groups, n, m)."""
         rank = min(self.right.size, self.left.size)
         singular = tf.exp(bounded(tf.convert_to_tensor(self.log_singular)))

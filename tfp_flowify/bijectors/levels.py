@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import TensorLike
 from tfp_flowify.math.logistics import below, log_interval
 
 #: So much of [0, 1] is shared out to all levels evenly, or more where rounding asks for it: see `Levels.floor`.
@@ -27,7 +28,7 @@ class Levels(tf.Module):
     (4, [[0.0, 1.0, 2.0]])
     """
 
-    def __init__(self, first_cut, log_gaps):
+    def __init__(self, first_cut: TensorLike, log_gaps: TensorLike) -> None:
         super().__init__()
         self.first_cut = parameter(first_cut, "Levels first_cut", (None,))
         self.log_gaps = parameter(log_gaps, "Levels log_gaps", (self.first_cut.shape[0], None))
@@ -43,13 +44,13 @@ class Levels(tf.Module):
     def channels(self) -> int:
         return self.first_cut.shape[0]
 
-    def cuts(self):
+    def cuts(self) -> tf.Tensor:
         """The points between neighbouring levels, (channels, levels - 1)."""
         first = tf.convert_to_tensor(self.first_cut)[:, tf.newaxis]
         gaps = tf.exp(tf.convert_to_tensor(self.log_gaps))
         return first + tf.pad(tf.cumsum(gaps, axis=1), [(0, 0), (1, 0)])
 
-    def features(self, x, channel: int | None = None):
+    def features(self, x: tf.Tensor, channel: int | None = None) -> tf.Tensor:
         """What a network sees of levels x: how high they are, and where they are on the line.
 
         Frequent neighbours, such as 253 and 254 in scanned digits, are far apart there.
@@ -68,27 +69,27 @@ class Levels(tf.Module):
         height = 2 * x / (self.count - 1) - 1
         return tf.stack([height, 0.5 * tf.gather(middles, self._index(x))], axis=-1)
 
-    def tables(self):
+    def tables(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The ends of all intervals, (channels, levels) each; the lowest and the highest are taken for one wide."""
         cuts = self.cuts()
         return tf.concat([cuts[:, :1] - 1, cuts], 1), tf.concat([cuts, cuts[:, -1:] + 1], 1)
 
-    def log_widths(self):
+    def log_widths(self) -> tf.Tensor:
         """The logs of the lengths of all intervals, (channels, levels), from what they are made of."""
         return tf.pad(tf.convert_to_tensor(self.log_gaps), [(0, 0), (1, 1)])
 
-    def look_up(self, table, x):
+    def look_up(self, table: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         """The rows of a table (channels, levels, columns) for levels x, (..., channels)."""
         first = self.count * tf.range(self.channels)
         return tf.gather(tf.reshape(table, [self.channels * self.count, -1]), self._index(x) + first)
 
-    def at(self, z):
+    def at(self, z: tf.Tensor) -> tf.Tensor:
         """The levels whose intervals hold points z, (..., channels)."""
         columns = tf.transpose(tf.reshape(z, [-1, self.channels]))
         found = tf.searchsorted(tf.stop_gradient(self.cuts()), columns, side="right")
         return tf.cast(tf.reshape(tf.transpose(found), tf.shape(z)), z.dtype)
 
-    def encode(self, x, code, channel: int, parameters):
+    def encode(self, x: tf.Tensor, code: tf.Tensor, channel: int, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Squeezes codes into the parts of [0, 1] that stand for levels x.
 
         Returns:
@@ -97,7 +98,9 @@ class Levels(tf.Module):
         low, high, log_probability = self._ends(x, channel, parameters)
         return low + code * (high - low), log_probability
 
-    def decode(self, squeezed, channel: int, parameters):
+    def decode(
+        self, squeezed: tf.Tensor, channel: int, parameters: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The levels that squeezed codes stand for, the codes, and the log-det of the way back."""
         x = self._find(squeezed, channel, parameters)
         low, high, log_probability = self._ends(x, channel, parameters)
@@ -136,7 +139,7 @@ class Levels(tf.Module):
         return tf.clip_by_value(tf.cast(x, tf.int32), 0, self.count - 1)
 
 
-def cuts_for(counts) -> tuple:
+def cuts_for(counts: TensorLike) -> tuple[np.ndarray, np.ndarray]:
     """The first cut and the log-gaps with which the standard logistic gives levels the shares of these counts.
 
     Args:

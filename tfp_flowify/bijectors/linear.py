@@ -1,14 +1,18 @@
 """Linear layers: diagonal, and full by the singular value decomposition."""
 
+from collections.abc import Sequence
+from typing import Self
+
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.bijectors.base import Elementwise
+from tfp_flowify.bijectors.base import Elementwise, FlowBijector
 from tfp_flowify.bijectors.context import Context
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.orthogonal import Orthogonal, orthogonal, random_orthogonal
 from tfp_flowify.bijectors.parts import Split, Widen
 from tfp_flowify.core.checks import check_dtype, parameter
+from tfp_flowify.core.types import TensorLike
 from tfp_flowify.math.limits import SINGULAR_RANGE, bounded
 
 
@@ -24,7 +28,14 @@ class Diagonal(Elementwise):
     [2.0, 3.0]
     """
 
-    def __init__(self, log_scale=None, shift=None, sign=None, is_bounded=False, name=None):
+    def __init__(
+        self,
+        log_scale: TensorLike | None = None,
+        shift: TensorLike | None = None,
+        sign: TensorLike | None = None,
+        is_bounded: bool = False,
+        name: str | None = None,
+    ) -> None:
         if log_scale is None and shift is None:
             raise ValueError("Diagonal needs a log_scale, a shift or both.")
         self.log_scale = log_scale if log_scale is None else parameter(log_scale, "Diagonal log_scale")
@@ -39,10 +50,10 @@ class Diagonal(Elementwise):
         self.sign, self.is_bounded = sign, is_bounded
         super().__init__(given.shape, given.dtype, name)
 
-    def forward_and_log_slope(self, x, context):
+    def forward_and_log_slope(self, x: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         return self._scale(x, 1) + (0 if self.shift is None else self.shift), self._log_slope()
 
-    def inverse_and_log_slope(self, z, context):
+    def inverse_and_log_slope(self, z: tf.Tensor, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         return self._scale(z if self.shift is None else z - self.shift, -1), -self._log_slope()
 
     def _scale(self, x, power):
@@ -84,18 +95,18 @@ class Linear(Sequential):
     def __init__(
         self,
         right: Orthogonal,
-        log_singular,
+        log_singular: TensorLike,
         left: Orthogonal,
-        bias=None,
-        log_noise_scale=0.0,
-        noise="normal",
-        name=None,
-    ):
+        bias: TensorLike | None = None,
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        name: str | None = None,
+    ) -> None:
         features, units, dtype = right.size, left.size, right.dtype
         self.right, self.left = right, left
         self.log_singular = parameter(log_singular, "Linear log_singular", (min(features, units),))
         self.bias = bias if bias is None else parameter(bias, "Linear bias", (units,))
-        layers = [right]
+        layers: list[FlowBijector] = [right]
         if units < features:
             layers.append(Split(features, units, dtype))
         layers.append(Diagonal(self.log_singular, is_bounded=True))
@@ -108,7 +119,15 @@ class Linear(Sequential):
         super().__init__(layers, name=name)
 
     @classmethod
-    def from_weights(cls, kernel, bias=None, orthogonal_kind="expm", noise="normal", log_noise_scale=0.0, dtype=None):
+    def from_weights(
+        cls,
+        kernel: TensorLike,
+        bias: TensorLike | None = None,
+        orthogonal_kind: str = "expm",
+        noise: str = "normal",
+        log_noise_scale: float = 0.0,
+        dtype: tf.DType | str | None = None,
+    ) -> Self:
         """Takes over an ordinary layer, z = x @ kernel + bias: kernel (n, m) as in Keras, bias (m,).
 
         The parameters become trainable variables that start there exactly.
@@ -126,7 +145,15 @@ class Linear(Sequential):
         )
 
     @classmethod
-    def create(cls, features, units, orthogonal_kind="expm", noise="normal", seed=None, dtype=tf.float32):
+    def create(
+        cls,
+        features: int,
+        units: int,
+        orthogonal_kind: str = "expm",
+        noise: str = "normal",
+        seed: int | Sequence[int] | np.random.Generator | None = None,
+        dtype: tf.DType | str = tf.float32,
+    ) -> Self:
         """A fresh layer: random rotations, singular values one, bias zero."""
         generator = np.random.default_rng(seed)
         right, left = random_orthogonal(features, generator), random_orthogonal(units, generator)
@@ -140,13 +167,13 @@ class Linear(Sequential):
         )
 
     @property
-    def kernel(self):
+    def kernel(self) -> tf.Tensor:
         """The weight matrix of the ordinary layer, (n, m): z = x @ kernel + bias."""
         rank = min(self.right.size, self.left.size)
         singular = tf.exp(bounded(tf.convert_to_tensor(self.log_singular)))
         return tf.transpose(self.right.rows(rank)) * singular @ tf.transpose(self.left.matrix()[:, :rank])
 
-    def whole(self, context: Context):
+    def whole(self, context: Context) -> tuple[tf.Tensor, tf.Tensor]:
         """The layer as one square matrix, [x, noise] @ matrix + [bias, 0] = [z, dropped], and its log-det.
 
         It takes n^3 operations to make, and then one product in place of two: for a layer that runs at many places.
@@ -172,7 +199,7 @@ def _free_noise_scale(features, units, value, dtype):
     return tf.Variable(tf.fill([units - features], tf.constant(value, dtype)), name="log_noise_scale")
 
 
-def decompose(kernel):
+def decompose(kernel: TensorLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """V, s, U of W = kernel^T in float64, for a kernel of full rank; else an error that says which rank it has."""
     if np.ndim(kernel) != 2:
         raise ValueError(f"A kernel has shape (features, units). Received: shape={np.shape(kernel)}")
@@ -195,7 +222,7 @@ def decompose(kernel):
     return left, singular, right
 
 
-def singular_values(kernel):
+def singular_values(kernel: TensorLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """V, s, U of W = kernel^T in float64, for any finite kernel (..., features, units)."""
     kernel = np.asarray(kernel, np.float64)
     if kernel.ndim < 2 or 0 in kernel.shape:

@@ -6,7 +6,9 @@ import tensorflow as tf
 
 from tfp_flowify.augmentation import StandardNormal, standard_noise
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import parameter, sum_over
+from tfp_flowify.core.types import Shape, TensorLike
 
 #: A vector of equal entries counts as one that deviates by the root of this.
 TINY = 1e-30
@@ -37,8 +39,15 @@ class Normalize(FlowBijector):
     """
 
     def __init__(
-        self, features, centre=True, epsilon=1e-6, log_noise_scale=None, noise="normal", dtype=tf.float32, name=None
-    ):
+        self,
+        features: int,
+        centre: bool = True,
+        epsilon: float = 1e-6,
+        log_noise_scale: TensorLike | None = None,
+        noise: str = "normal",
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         self.features, self.centre, self.epsilon, lost = int(features), bool(centre), float(epsilon), 1 + bool(centre)
         if self.features <= lost:
             raise ValueError(
@@ -57,7 +66,7 @@ class Normalize(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, noise = parts
         noise = noise * tf.exp(tf.convert_to_tensor(self.log_noise_scale))
         mean, centred, log_sigma = self._split(x)
@@ -67,7 +76,7 @@ class Normalize(FlowBijector):
             return [z + noise[..., 1:], tf.concat([mean, log_sigma], axis=-1)], self._log_det(log_ratio)
         return [z, log_sigma], self._log_det(log_ratio)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, dropped = parts
         shift, centred, log_rho = self._split(z)
         log_sigma = dropped[..., -1:]
@@ -112,7 +121,9 @@ class Multiply(FlowBijector):
     [8.0, 15.0]
     """
 
-    def __init__(self, shape, factor=None, dtype=tf.float32, name=None):
+    def __init__(
+        self, shape: Shape, factor: Shape | None = None, dtype: tf.DType | str = tf.float32, name: str | None = None
+    ) -> None:
         shape, factor = tuple(shape), tuple(shape if factor is None else factor)
         fits = len(shape) == len(factor) and all(b in (1, a) for a, b in zip(shape, factor, strict=True))
         if not fits:
@@ -126,11 +137,11 @@ class Multiply(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, factor = parts
         return [x * factor, factor], self._log_det(factor)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, factor = parts
         return [z / factor, factor], -self._log_det(factor)
 

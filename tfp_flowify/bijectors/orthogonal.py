@@ -1,6 +1,8 @@
 """Orthogonal matrices: three parametrisations, each of which can start at any given matrix."""
 
 import math
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +11,7 @@ import tensorflow_probability as tfp
 from tfp_flowify.bijectors.base import FlowBijector
 from tfp_flowify.bijectors.context import Context, Prepared
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import TensorLike
 from tfp_flowify.math.expm import expm
 
 PLAIN = Context()
@@ -23,23 +26,23 @@ class Orthogonal(FlowBijector):
     [1.0, 2.0, 3.0]
     """
 
-    def __init__(self, size, dtype, start=None):
+    def __init__(self, size: int, dtype: tf.DType | str, start: TensorLike | None = None) -> None:
         self.size = int(size)
         self.start = start if start is None else parameter(start, f"{type(self).__name__} start", (size, size))
         super().__init__(inputs=[(self.size,)], outputs=[(self.size,)], dtype=dtype)
 
-    def matrix(self, context: Context = PLAIN):
+    def matrix(self, context: Context = PLAIN) -> tf.Tensor:
         """Q as a dense (n, n) tensor."""
         raise NotImplementedError(f"{type(self).__name__} must define matrix(context).")
 
-    def rows(self, count: int):
+    def rows(self, count: int) -> tf.Tensor:
         """The first rows of Q, (count, n)."""
         return self.matrix()[:count]
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return [multiply(parts[0], self.matrix(context), transpose=True)], tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return [multiply(parts[0], self.matrix(context))], tf.zeros([], self.dtype)
 
 
@@ -59,27 +62,27 @@ class Expm(Prepared, Orthogonal):
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
 
-    def __init__(self, skew, start=None):
+    def __init__(self, skew: TensorLike, start: TensorLike | None = None) -> None:
         self.skew = parameter(skew, f"{type(self).__name__} skew", (None,))
         super().__init__(_size_from_triangle(self.skew.shape[0]), self.skew.dtype, start)
 
     @classmethod
-    def from_matrix(cls, matrix, dtype=tf.float32):
+    def from_matrix(cls, matrix: TensorLike, dtype: tf.DType | str = tf.float32) -> Self:
         """Starts at the given orthogonal matrix, with a trainable variable."""
         matrix = check_orthogonal(matrix)
         entries = len(matrix) * (len(matrix) - 1) // 2
         return cls(tf.Variable(tf.zeros([entries], dtype), name="skew"), tf.constant(matrix, dtype))
 
-    def matrix(self, context=PLAIN):
+    def matrix(self, context: Context = PLAIN) -> tf.Tensor:
         return context.prepared_for(self)
 
     @property
-    def batch_key(self):
+    def batch_key(self) -> tuple:
         """Matrices up to twice as large are computed together, wide ones alone."""
         return self.dtype, max(self.size, 31).bit_length() if self.size <= 256 else id(self)
 
     @classmethod
-    def prepare_batch(cls, layers):
+    def prepare_batch(cls, layers: list["Expm"]) -> list[tf.Tensor]:
         """The matrices: blocks of larger ones, with zeros for A around them."""
         if len(layers) == 1:  # A wide one, whose n^2 indices would swell the graph.
             return [layers[0]._from_start(cls.rotation_of(skew_symmetric(layers[0].skew)))]
@@ -93,7 +96,7 @@ class Expm(Prepared, Orthogonal):
         return rotation if self.start is None else tf.convert_to_tensor(self.start) @ rotation
 
     @staticmethod
-    def rotation_of(skew):
+    def rotation_of(skew: tf.Tensor) -> tf.Tensor:
         """Skew-symmetric matrices (..., n, n) to rotations."""
         return expm(skew)
 
@@ -110,7 +113,7 @@ class Cayley(Expm):
     """
 
     @staticmethod
-    def rotation_of(skew):
+    def rotation_of(skew: tf.Tensor) -> tf.Tensor:
         identity = tf.eye(skew.shape[-1], dtype=skew.dtype)
         return tf.linalg.solve(identity - skew, identity + skew)
 
@@ -129,7 +132,7 @@ class Householder(Orthogonal):
     [[-1.0, 0.0], [0.0, 1.0]]
     """
 
-    def __init__(self, vectors, start=None):
+    def __init__(self, vectors: TensorLike, start: TensorLike | None = None) -> None:
         self.vectors = parameter(vectors, "Householder vectors", (None, None))
         count, size = self.vectors.shape
         if count > size:
@@ -142,7 +145,13 @@ class Householder(Orthogonal):
         super().__init__(size, self.vectors.dtype, start)
 
     @classmethod
-    def from_matrix(cls, matrix, dtype=tf.float32, reflections=None, seed=0):
+    def from_matrix(
+        cls,
+        matrix: TensorLike,
+        dtype: tf.DType | str = tf.float32,
+        reflections: int | None = None,
+        seed: int | Sequence[int] | np.random.Generator | None = 0,
+    ) -> Self:
         """Starts at the given orthogonal matrix, with a trainable variable.
 
         By default it is factored into n reflections, or n - 1 where its determinant is not that of n of them. With
@@ -155,20 +164,20 @@ class Householder(Orthogonal):
         reflected = cls(vectors).matrix().numpy()
         return cls(tf.Variable(vectors, dtype=dtype, name="vectors"), tf.constant(matrix @ reflected.T, dtype))
 
-    def rows(self, count):
+    def rows(self, count: int) -> tf.Tensor:
         units = tf.eye(count, self.size, dtype=self.dtype)  # Few of them cost less than the whole matrix.
         return self.inverse_and_log_det([units], PLAIN)[0][0]
 
-    def matrix(self, context=PLAIN):
+    def matrix(self, context: Context = PLAIN) -> tf.Tensor:
         (columns,), _ = self.forward_and_log_det([tf.eye(self.size, dtype=self.dtype)], context)
         return tf.transpose(columns)
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z = self._reflect(parts[0], adjoint=False)
         z = z if self.start is None else multiply(z, tf.convert_to_tensor(self.start), transpose=True)
         return [z], tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x = parts[0] if self.start is None else multiply(parts[0], tf.convert_to_tensor(self.start))
         return [self._reflect(x, adjoint=True)], tf.zeros([], self.dtype)
 
@@ -181,7 +190,7 @@ class Householder(Orthogonal):
         return x - multiply(multiply(x, solved), vectors)
 
 
-def skew_symmetric(entries):
+def skew_symmetric(entries: TensorLike) -> tf.Tensor:
     """Skew-symmetric matrices (..., n, n) with these (..., n (n - 1) / 2) entries below their diagonals."""
     entries = tf.convert_to_tensor(entries)
     leading = entries.shape[:-1]
@@ -191,7 +200,7 @@ def skew_symmetric(entries):
     return lower - tf.linalg.matrix_transpose(lower)
 
 
-def skew_symmetric_batch(entries: list):
+def skew_symmetric_batch(entries: list) -> tf.Tensor:
     """Such matrices for several sets of entries in few operations, with zeros around the smaller ones."""
     sizes = [_size_from_triangle(each.shape[0]) for each in entries]
     order, first = np.full([len(sizes), max(sizes), max(sizes)], -1), 0
@@ -216,7 +225,7 @@ def skew_symmetric_batch(entries: list):
     return fill(tf.concat([tf.convert_to_tensor(each) for each in entries], axis=0))
 
 
-def multiply(x, matrix, transpose=False):
+def multiply(x: tf.Tensor, matrix: tf.Tensor, transpose: bool = False) -> tf.Tensor:
     """x @ matrix, or its transpose, for vectors (..., n) as one product of two matrices."""
     if x.shape.rank == 2:
         return tf.matmul(x, matrix, transpose_b=transpose)
@@ -227,7 +236,7 @@ def multiply(x, matrix, transpose=False):
     return tf.reshape(product, tf.concat([tf.shape(x)[:-1], product.shape[-1:]], axis=0))
 
 
-def random_orthogonal(size: int, seed=None) -> np.ndarray:
+def random_orthogonal(size: int, seed: int | Sequence[int] | np.random.Generator | None = None) -> np.ndarray:
     """An orthogonal matrix drawn uniformly (Haar), in float64; the seed may be a NumPy generator.
 
     >>> q = random_orthogonal(3, seed=0)
@@ -238,7 +247,9 @@ def random_orthogonal(size: int, seed=None) -> np.ndarray:
     return q * np.sign(np.diag(r))
 
 
-def orthogonal(kind: str, matrix, dtype=tf.float32, reflections=None) -> Orthogonal:
+def orthogonal(
+    kind: str, matrix: TensorLike, dtype: tf.DType | str = tf.float32, reflections: int | None = None
+) -> Orthogonal:
     """An orthogonal parametrisation by name, "expm", "cayley" or "householder", that starts at `matrix`."""
     if kind == "householder":
         return Householder.from_matrix(matrix, dtype, reflections)
@@ -248,7 +259,7 @@ def orthogonal(kind: str, matrix, dtype=tf.float32, reflections=None) -> Orthogo
     return kinds[kind].from_matrix(matrix, dtype)
 
 
-def check_orthogonal(matrix) -> np.ndarray:
+def check_orthogonal(matrix: TensorLike) -> np.ndarray:
     """The matrix in float64, or an error that says how far it is from orthogonal."""
     matrix = np.asarray(matrix, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:

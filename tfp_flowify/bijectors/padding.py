@@ -1,12 +1,15 @@
 """A border around an image, added as noise or dropped."""
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from tfp_flowify.augmentation import StandardNormal, standard_noise
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import Shape, TensorLike
 
 
 class Pad(FlowBijector):
@@ -29,7 +32,15 @@ class Pad(FlowBijector):
     [0.0, 1.0, 0.0]
     """
 
-    def __init__(self, image_shape, padding, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        image_shape: Shape,
+        padding: Sequence[Sequence[int]],
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         self.log_noise_scale = parameter(log_noise_scale, "Pad log_noise_scale", (), dtype)
         self.frame = _Frame(image_shape, padding)
         super().__init__(
@@ -40,12 +51,12 @@ class Pad(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         image, noise = parts
         log_scale = tf.convert_to_tensor(self.log_noise_scale)
         return [self.frame.join(image, noise * tf.exp(log_scale))], math.prod(self.frame.border) * log_scale
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         image, border = self.frame.cut(parts[0])
         log_scale = tf.convert_to_tensor(self.log_noise_scale)
         return [image, border * tf.exp(-log_scale)], -math.prod(self.frame.border) * log_scale
@@ -63,7 +74,13 @@ class Crop(FlowBijector):
     [(1, 1, 1), (8, 1)]
     """
 
-    def __init__(self, image_shape, cropping, dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        image_shape: Shape,
+        cropping: Sequence[Sequence[int]],
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         *sides, channels = image_shape
         inner = (*(side - sum(pair) for side, pair in zip(sides, cropping, strict=True)), channels)
         if min(inner) < 1:
@@ -77,10 +94,10 @@ class Crop(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return self.frame.cut(parts[0]), tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return [self.frame.join(*parts)], tf.zeros([], self.dtype)
 
 
@@ -90,7 +107,7 @@ class _Frame:
     Slabs of the last side are as long as the image, those in front of it as long as image and slabs together.
     """
 
-    def __init__(self, inner, padding):
+    def __init__(self, inner: Shape, padding: Sequence[Sequence[int]]) -> None:
         *sides, channels = inner
         self.padding = tuple(tuple(pair) for pair in padding)
         widths = [width for pair in self.padding for width in pair]
@@ -99,14 +116,15 @@ class _Frame:
                 f"A border has a pair of widths for each side of the image, none negative, and one of positive width. "
                 f"Received: {padding} for an image of {tuple(inner)}"
             )
-        self._sides, self._slabs = tuple(sides), []
+        self._sides = tuple(sides)
+        self._slabs: list[tuple[int, ...]] = []
         for axis in reversed(range(len(sides))):
             self._slabs += [(*sides[:axis], width, *sides[axis + 1 :], channels) for width in self.padding[axis]]
             sides[axis] += sum(self.padding[axis])
         self.outer, self.ndims = (*sides, channels), len(sides)
         self.border = (sum(math.prod(slab[:-1]) for slab in self._slabs), channels)
 
-    def join(self, image, border):
+    def join(self, image: tf.Tensor, border: tf.Tensor) -> tf.Tensor:
         slabs = tf.split(border, [math.prod(slab[:-1]) for slab in self._slabs], axis=-2)
         leading = tf.shape(border)[:-2]
         slabs = [
@@ -117,8 +135,8 @@ class _Frame:
             image = tf.concat([before, image, behind], axis=axis - self.ndims - 1)
         return image
 
-    def cut(self, framed):
-        slabs = []
+    def cut(self, framed: tf.Tensor) -> list[tf.Tensor]:
+        slabs: list[tf.Tensor] = []
         for axis, (before, behind) in enumerate(self.padding):
             sizes = [before, self._sides[axis], behind]
             first, framed, last = tf.split(framed, sizes, axis=axis - self.ndims - 1)
@@ -126,7 +144,7 @@ class _Frame:
         return [framed, tf.concat(slabs, axis=-2)]
 
 
-def pixels(image, ndims: int):
+def pixels(image: tf.Tensor, ndims: int) -> tf.Tensor:
     """(..., *sides, c) with so many sides as (..., pixels, c)."""
     *sides, channels = image.shape[-ndims - 1 :]
     return tf.reshape(image, tf.concat([tf.shape(image)[: -ndims - 1], [math.prod(sides), channels]], axis=0))

@@ -1,13 +1,16 @@
 """Features cut apart, joined, added and dropped."""
 
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.augmentation import StandardNormal, standard_noise
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import Shape, TensorLike
 
 
 class Split(FlowBijector):
@@ -21,7 +24,7 @@ class Split(FlowBijector):
     [[1.0], [2.0, 3.0]]
     """
 
-    def __init__(self, features, kept, dtype=tf.float32, name=None):
+    def __init__(self, features: int, kept: int, dtype: tf.DType | str = tf.float32, name: str | None = None) -> None:
         if not 0 < kept < features:
             raise ValueError(f"Split must drop features: got {features} -> {kept}. Use Widen to add them.")
         self.sizes = (kept, features - kept)
@@ -33,10 +36,10 @@ class Split(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return tf.split(parts[0], self.sizes, axis=-1), tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return [tf.concat(parts, axis=-1)], tf.zeros([], self.dtype)
 
 
@@ -55,7 +58,13 @@ class Select(FlowBijector):
     [[4.0, 1.0], [2.0, 3.0]]
     """
 
-    def __init__(self, shape, kept, dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        shape: Shape,
+        kept: Sequence[int] | np.ndarray,
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         size, kept = math.prod(shape), np.asarray(kept, np.int64).reshape(-1)
         if not len(set(kept.tolist())) == len(kept) or not len(kept) or kept.min() < 0 or kept.max() >= size:
             raise ValueError(f"Select keeps entries of {tuple(shape)}, each once. Received: {len(kept)} places.")
@@ -71,12 +80,12 @@ class Select(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         leading = tf.shape(parts[0])[: parts[0].shape.rank - len(self.inputs[0])]
         flat = tf.reshape(parts[0], tf.concat([leading, [self._order.size]], axis=0))
         return tf.split(tf.gather(flat, self._order, axis=-1), self.sizes, axis=-1), tf.zeros([], self.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         flat = tf.gather(tf.concat(parts, axis=-1), np.argsort(self._order), axis=-1)
         shape = tf.concat([tf.shape(parts[0])[:-1], self.inputs[0]], axis=0)
         return [tf.reshape(flat, shape)], tf.zeros([], self.dtype)
@@ -98,7 +107,15 @@ class Widen(FlowBijector):
     [3]
     """
 
-    def __init__(self, features, units, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        features: int,
+        units: int,
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         if not 0 < features < units:
             raise ValueError(f"Widen must add features: got {features} -> {units}. Use Split to drop them.")
         self.sizes = (features, units - features)
@@ -117,15 +134,15 @@ class Widen(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, noise = parts
         return [tf.concat([x, noise * tf.exp(self.log_scale())], axis=-1)], tf.reduce_sum(self.log_scale())
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, noise = tf.split(parts[0], self.sizes, axis=-1)
         return [x, noise * tf.exp(-self.log_scale())], -tf.reduce_sum(self.log_scale())
 
-    def log_scale(self):
+    def log_scale(self) -> tf.Tensor:
         """log a for each of the features that are added."""
         return tf.broadcast_to(tf.convert_to_tensor(self.log_noise_scale), self.sizes[1:])
 
@@ -139,12 +156,12 @@ class Concatenate(FlowBijector):
     [1.0, 2.0, 3.0]
     """
 
-    def __init__(self, sizes, name=None):
+    def __init__(self, sizes: Iterable[int], name: str | None = None) -> None:
         self.sizes = tuple(sizes)
         super().__init__(inputs=[(size,) for size in self.sizes], outputs=[(sum(self.sizes),)], name=name)
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return [tf.concat(parts, axis=-1)], tf.zeros([], parts[0].dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return tf.split(parts[0], self.sizes, axis=-1), tf.zeros([], parts[0].dtype)

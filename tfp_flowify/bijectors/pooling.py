@@ -1,6 +1,7 @@
 """Pooling: windows are unfolded, then each is reduced to its maximum or its mean and what that loses."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -10,10 +11,13 @@ from tfp_flowify.augmentation import Code, SignedNormal, StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector
 from tfp_flowify.bijectors.choices import fold_sign, unfold_sign
 from tfp_flowify.bijectors.conditional import Funnel
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.bijectors.convolution import per_side
 from tfp_flowify.bijectors.graph import Sequential
 from tfp_flowify.bijectors.unfold import Unfold
+from tfp_flowify.core.types import Shape, TensorFunction, TensorLike
 from tfp_flowify.math.patches import Patches
+from tfp_flowify.transforms import Transform
 
 
 class _Windows(FlowBijector):
@@ -23,7 +27,9 @@ class _Windows(FlowBijector):
     of all windows are one part, (..., others, channels); `others` says which of windows * (k - 1) they are.
     """
 
-    def __init__(self, patches: Patches, codes=False, dtype=tf.float32, name=None):
+    def __init__(
+        self, patches: Patches, codes: bool = False, dtype: tf.DType | str = tf.float32, name: str | None = None
+    ) -> None:
         *places, _ = patches.shape
         windows, cells, channels = math.prod(places), math.prod(patches.kernel_size), patches.channels
         mask = patches.mask.reshape(windows, cells, channels)[..., 0] > 0
@@ -33,21 +39,21 @@ class _Windows(FlowBijector):
         self.counts = mask.sum(axis=1)
         self.others = np.flatnonzero(self.valid[:, 1:])
         others = (len(self.others), channels)
-        codes = [Code((*places, channels), dtype), Code(others, dtype)] if codes else []
+        drawn = [Code((*places, channels), dtype), Code(others, dtype)] if codes else []
         super().__init__(
             inputs=[patches.shape],
             outputs=[(*places, channels)],
-            noise=codes,
-            residuals=[(SignedNormal if codes else StandardNormal)(others, dtype), *codes],
+            noise=drawn,
+            residuals=[(SignedNormal if codes else StandardNormal)(others, dtype), *drawn],
             dtype=dtype,
             name=name,
         )
 
-    def to_cells(self, patches):
+    def to_cells(self, patches: tf.Tensor) -> tf.Tensor:
         cells = _event_reshape(patches, len(self._patch_shape), self._cell_shape)
         return cells if self.valid.all() else self._reorder(cells, self._order)
 
-    def to_patches(self, cells):
+    def to_patches(self, cells: tf.Tensor) -> tf.Tensor:
         if not self.valid.all():
             cells = tf.where(self.valid[..., None], cells, tf.zeros([], cells.dtype))
             cells = self._reorder(cells, np.argsort(self._order, axis=1))
@@ -59,13 +65,13 @@ class _Windows(FlowBijector):
         flat = tf.gather(flat, (np.arange(windows)[:, None] * count + order).flatten(), axis=-2)
         return _event_reshape(flat, 2, self._cell_shape)
 
-    def pack(self, others):
+    def pack(self, others: tf.Tensor) -> tf.Tensor:
         """(..., windows, cells - 1, channels) -> (..., others, channels): those of cells on the image."""
         windows, count, channels = self._cell_shape
         flat = _event_reshape(others, 3, (windows * (count - 1), channels))
         return flat if self.valid.all() else tf.gather(flat, self.others, axis=-2)
 
-    def unpack(self, packed):
+    def unpack(self, packed: tf.Tensor) -> tf.Tensor:
         """Undoes `pack`, with zeros for cells outside the image."""
         windows, count, channels = self._cell_shape
         if not self.valid.all():
@@ -75,10 +81,10 @@ class _Windows(FlowBijector):
             packed = tf.gather(tf.pad(packed, behind), source, axis=-2)
         return _event_reshape(packed, 2, (windows, count - 1, channels))
 
-    def to_image(self, values):
+    def to_image(self, values: tf.Tensor) -> tf.Tensor:
         return _event_reshape(values, 2, self.outputs[0])
 
-    def from_image(self, image):
+    def from_image(self, image: tf.Tensor) -> tf.Tensor:
         windows, _, channels = self._cell_shape
         return _event_reshape(image, len(self.outputs[0]), (windows, channels))
 
@@ -98,10 +104,10 @@ class MaxWindows(_Windows):
     [1, 1, 1]
     """
 
-    def __init__(self, patches: Patches, dtype=tf.float32, name=None):
+    def __init__(self, patches: Patches, dtype: tf.DType | str = tf.float32, name: str | None = None) -> None:
         super().__init__(patches, codes=True, dtype=dtype, name=name)
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, code, sign_code = parts
         cells = tf.where(self.valid[..., None], self.to_cells(x), tf.cast(x.dtype.min / 4, x.dtype))
         index = tf.argmax(cells, axis=-2, output_type=tf.int32)
@@ -112,7 +118,7 @@ class MaxWindows(_Windows):
         code = self.to_image((tf.cast(index, x.dtype) + self.from_image(code)) / self._counts(x.dtype))
         return [self.to_image(highest), gaps, code, sign_code], self._log_det(x.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, gaps, code, sign_code = parts
         counts, highest = self._counts(z.dtype), self.from_image(z)
         scaled = self.from_image(code) * counts
@@ -148,12 +154,12 @@ class MeanWindows(_Windows):
     [1.0]
     """
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         turned = self._reflect(self.to_cells(parts[0]))
         mean = turned[..., 0, :] / self._root_counts(turned.dtype)
         return [self.to_image(mean), self.pack(turned[..., 1:, :])], -self._log_det(turned.dtype)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, dropped = parts
         first = self.from_image(z) * self._root_counts(z.dtype)
         turned = tf.concat([first[..., None, :], self.unpack(dropped)], axis=-2)
@@ -180,17 +186,17 @@ class _Pool(Sequential):
 
     def __init__(
         self,
-        image_shape,
-        pool_size=2,
-        strides=None,
-        padding="valid",
-        log_noise_scale=0.0,
-        noise="normal",
-        conditioner=None,
-        transform=None,
-        dtype=tf.float32,
-        name=None,
-    ):
+        image_shape: Shape,
+        pool_size: int | Sequence[int] = 2,
+        strides: int | Sequence[int] | None = None,
+        padding: str = "valid",
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        conditioner: TensorFunction | InContext | None = None,
+        transform: Transform | None = None,
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         ndims = len(image_shape) - 1
         size = per_side(pool_size, ndims)
         strides = size if strides is None else per_side(strides, ndims)
@@ -200,7 +206,8 @@ class _Pool(Sequential):
             )
         patches = Patches(image_shape, size, strides, padding)
         unfold = Unfold(patches, log_noise_scale, noise, dtype)
-        self.unseen, layers = len(patches.uncovered), [unfold]
+        self.unseen = len(patches.uncovered)
+        layers: list[FlowBijector] = [unfold]
         if math.prod(size) > 1:
             windows = self.windows(patches, dtype=unfold.dtype)
             layers.append(Funnel(windows, conditioner, transform) if conditioner else windows)
@@ -244,7 +251,7 @@ class GlobalAveragePool(Sequential):
     [1.5]
     """
 
-    def __init__(self, image_shape, dtype=tf.float32, name=None):
+    def __init__(self, image_shape: Shape, dtype: tf.DType | str = tf.float32, name: str | None = None) -> None:
         *sides, channels = image_shape
         pool = [AveragePool(image_shape, sides, dtype=dtype)] if math.prod(sides) > 1 else []
         flatten = tfp.bijectors.Reshape(event_shape_out=(channels,), event_shape_in=(*[1] * len(sides), channels))

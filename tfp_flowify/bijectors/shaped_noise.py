@@ -1,14 +1,17 @@
 """Noise whose mean and deviation depend on the data and on the condition."""
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from tfp_flowify import transforms
-from tfp_flowify.augmentation import Code, OrthogonalNormal, OrthogonalUniform
+from tfp_flowify.augmentation import Augmentation, Code, OrthogonalNormal, OrthogonalUniform
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
 from tfp_flowify.bijectors.conditional import parameters_for
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.core.checks import sum_over
+from tfp_flowify.core.types import TensorFunction, TensorLike
 from tfp_flowify.math.limits import floored
 
 
@@ -33,7 +36,9 @@ class ShapedNoise(FlowBijector):
     ([3.0, 3.5], [3.0, 0.0])
     """
 
-    def __init__(self, layer, conditioners, name=None):
+    def __init__(
+        self, layer: FlowBijector, conditioners: Sequence[TensorFunction | InContext | None], name: str | None = None
+    ) -> None:
         check_layer(layer, "ShapedNoise")
         if layer.levels is not None:
             raise ValueError(f"The noise of {layer.name} must stay within a level, so it cannot be shaped.")
@@ -53,20 +58,20 @@ class ShapedNoise(FlowBijector):
         )
         self.is_onto = layer.is_onto
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         if context.without_noise:
             return self.layer.forward_and_log_det(parts, context)
         shaped, log_scale = self.shape_noise(parts, context)
         results, log_det = self.layer.forward_and_log_det(shaped, context)
         return results, log_det + log_scale
 
-    def shape_noise(self, parts, context):
+    def shape_noise(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         """The parts that the layer inside takes, with noise of its mean and deviation; and the log-det of that."""
         count = len(self.inputs)
         noise, log_scale = self._mapped("forward", parts[0], parts[count:], context)
         return [*parts[:count], *noise], log_scale
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         count = len(self.inputs)
         results, log_det = self.layer.inverse_and_log_det(parts, context)
         noise, log_scale = self._mapped("inverse", results[0], results[count:], context)
@@ -85,7 +90,7 @@ class ShapedNoise(FlowBijector):
         return mapped, total
 
 
-def noise_numbers(noise) -> int:
+def noise_numbers(noise: Augmentation) -> int:
     """How many numbers describe the mean and the deviation of a part of noise; none for a `Code`."""
     return 0 if isinstance(noise, Code) else _map_of(noise).numbers(noise)
 
@@ -99,19 +104,23 @@ class _Map(tf.Module):
 
     transform = transforms.Standardize()
 
-    def __init__(self, noise, conditioner, name):
+    def __init__(self, noise: Augmentation, conditioner: TensorFunction | InContext, name: str) -> None:
         super().__init__()
         self.title = name
         self.shape, self.conditioner = tuple(noise.event_shape), conditioner
 
     @staticmethod
-    def numbers(noise):
+    def numbers(noise: Augmentation) -> int:
         return 2 * math.prod(noise.event_shape)
 
-    def forward(self, noise, parameters, given, given_ndims):
+    def forward(
+        self, noise: tf.Tensor, parameters: TensorLike, given: tf.Tensor, given_ndims: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         return self._run(self.transform.inverse, noise, parameters, given, given_ndims)
 
-    def inverse(self, noise, parameters, given, given_ndims):
+    def inverse(
+        self, noise: tf.Tensor, parameters: TensorLike, given: tf.Tensor, given_ndims: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         return self._run(self.transform.forward, noise, parameters, given, given_ndims)
 
     def _run(self, function, noise, parameters, given, given_ndims):
@@ -124,19 +133,25 @@ class _Map(tf.Module):
 class _OrthogonalMap(_Map):
     """The same in the space of patches whose copies of a pixel sum to zero."""
 
-    def __init__(self, noise, conditioner, name):
+    def __init__(
+        self, noise: OrthogonalNormal | OrthogonalUniform, conditioner: TensorFunction | InContext, name: str
+    ) -> None:
         super().__init__(noise, conditioner, name)
         self.patches, self.prefix = noise.patches, noise.prefix
 
     @staticmethod
-    def numbers(noise):
+    def numbers(noise: Augmentation) -> int:
         return math.prod(noise.event_shape) + math.prod((*noise.prefix, *noise.patches.image_shape))
 
-    def forward(self, noise, parameters, given, given_ndims):
+    def forward(
+        self, noise: tf.Tensor, parameters: TensorLike, given: tf.Tensor, given_ndims: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         loc, log_scale = self._parts(parameters, given, given_ndims)
         return loc + noise * self.patches.extract(tf.exp(log_scale)), self._log_det(log_scale)
 
-    def inverse(self, noise, parameters, given, given_ndims):
+    def inverse(
+        self, noise: tf.Tensor, parameters: TensorLike, given: tf.Tensor, given_ndims: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         loc, log_scale = self._parts(parameters, given, given_ndims)
         return (noise - loc) * self.patches.extract(tf.exp(-log_scale)), -self._log_det(log_scale)
 

@@ -9,8 +9,10 @@ import tensorflow_probability as tfp
 
 from tfp_flowify.augmentation import StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.bijectors.levels import Levels
 from tfp_flowify.core.checks import parameter, sum_over
+from tfp_flowify.core.types import Shape, TensorFunction, TensorLike
 from tfp_flowify.math.limits import floored
 
 
@@ -42,7 +44,17 @@ class Spread(FlowBijector):
     [[-0.69], [0.5], [1.69]]
     """
 
-    def __init__(self, shape, levels: Levels, loc, log_scale, conditioner=None, name=None):
+    levels: int
+
+    def __init__(
+        self,
+        shape: Shape,
+        levels: Levels,
+        loc: TensorLike,
+        log_scale: TensorLike,
+        conditioner: TensorFunction | InContext | None = None,
+        name: str | None = None,
+    ) -> None:
         self.levels_of, self.levels, self.conditioner = levels, levels.count, conditioner
         if tuple(shape)[-1:] != (levels.channels,):
             raise ValueError(f"Spread takes events of {levels.channels} channel(s), as its levels. Received: {shape}")
@@ -51,7 +63,7 @@ class Spread(FlowBijector):
         dtype = tf.as_dtype(levels.first_cut.dtype)
         super().__init__(inputs=[shape], outputs=[shape], noise=[StandardNormal(shape, dtype)], dtype=dtype, name=name)
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, noise = parts
         interval = self._interval(x, context)
         is_level = (x >= 0) & (x < self.levels) & (x == tf.floor(x))
@@ -59,7 +71,7 @@ class Spread(FlowBijector):
         log_slope = tf.where(is_level, log_slope, tf.cast(-math.inf, x.dtype))
         return [z], sum_over(log_slope, self.inputs[0])
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         (z,) = parts
         x = self.levels_of.at(z)
         interval = self._interval(x, context)
@@ -91,7 +103,7 @@ class _Interval(NamedTuple):
     at_bottom: tf.Tensor
     at_top: tf.Tensor
 
-    def place(self, t):
+    def place(self, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The point of t, and the log of its slope with respect to the noise, all from one softplus."""
         half = tf.nn.softplus(t)  # sigmoid(t) = exp(t - half), and 1 - sigmoid(t) = exp(-half).
         inside = self.low + (self.high - self.low) * tf.exp(t - half)
@@ -99,7 +111,7 @@ class _Interval(NamedTuple):
         slope = t - half
         return z, self.log_scale + self._choose(slope, slope, slope - half + self.log_width)
 
-    def undo(self, z):
+    def undo(self, z: tf.Tensor) -> tf.Tensor:
         """The number t that is placed at z; one next to an end, where rounding took z there."""
         least = tf.cast(np.finfo(z.dtype.as_numpy_dtype).tiny, z.dtype)
         half = tf.maximum(tf.where(self.at_bottom, self.high - z, z - self.low), least)

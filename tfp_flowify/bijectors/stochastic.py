@@ -7,7 +7,9 @@ import tensorflow as tf
 
 from tfp_flowify.augmentation import StandardNormal, StandardUniform, standard_noise
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.core.checks import check_dtype, parameter
+from tfp_flowify.core.types import Shape, TensorFunction, TensorLike
 
 
 class Stochastic(FlowBijector):
@@ -33,15 +35,15 @@ class Stochastic(FlowBijector):
 
     def __init__(
         self,
-        function,
-        shape_in,
-        shape_out,
-        log_noise_scale=0.0,
-        noise="normal",
-        noise_share=None,
-        dtype=tf.float32,
-        name=None,
-    ):
+        function: TensorFunction | InContext,
+        shape_in: Shape,
+        shape_out: Shape,
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        noise_share: float | None = None,
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         self.function, self.noise_share = function, noise_share
         self.log_noise_scale = parameter(log_noise_scale, "Stochastic log_noise_scale", None, dtype)
         dtype, scales = self.log_noise_scale.dtype, tuple(self.log_noise_scale.shape)
@@ -59,11 +61,11 @@ class Stochastic(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, noise = parts
         return [self._value(x, context) + noise * tf.exp(self._log_scale()), x], self._log_det()
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         z, x = parts
         return [x, (z - self._value(x, context)) * tf.exp(-self._log_scale())], -self._log_det()
 
@@ -97,7 +99,9 @@ class Dequantize(FlowBijector):
     [0.125, 0.875]
     """
 
-    def __init__(self, levels: int, dtype=tf.float32, name=None):
+    levels: int
+
+    def __init__(self, levels: int, dtype: tf.DType | str = tf.float32, name: str | None = None) -> None:
         if int(levels) != levels or levels < 2:
             raise ValueError(f"Dequantize takes two levels or more. Received: levels={levels}")
         self.levels = int(levels)
@@ -105,7 +109,7 @@ class Dequantize(FlowBijector):
             inputs=[()], outputs=[()], noise=[StandardUniform((), dtype, -0.5, 0.5)], dtype=dtype, name=name
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, noise = parts
         spread = (x + 0.5 + noise) / self.levels
         # Rounding must not reach the ends for noise that does not: a logit may follow.
@@ -116,7 +120,7 @@ class Dequantize(FlowBijector):
         impossible = tf.constant(-math.inf, x.dtype)
         return [z], tf.where(is_level, tf.constant(-math.log(self.levels), x.dtype), impossible)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         scaled = parts[0] * self.levels
         x = tf.clip_by_value(tf.floor(scaled), 0, self.levels - 1)
         return [x, scaled - x - 0.5], tf.constant(math.log(self.levels), scaled.dtype)

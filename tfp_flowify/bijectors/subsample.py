@@ -1,14 +1,17 @@
 """Images of whole numbers at half their size: the pixels in between are dropped as codes."""
 
 import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfp_flowify.augmentation import Code
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.bijectors.levels import Levels
 from tfp_flowify.core.checks import sum_last
+from tfp_flowify.core.types import Shape
 
 
 class Stage(NamedTuple):
@@ -58,7 +61,9 @@ class Subsample(FlowBijector):
     [[[3.0]]]
     """
 
-    def __init__(self, shape, levels: Levels, stages, name=None):
+    levels: int
+
+    def __init__(self, shape: Shape, levels: Levels, stages: Iterable[Stage], name: str | None = None) -> None:
         *sides, channels = shape
         self._groups, self.levels_of, self.stages = groups(sides), levels, list(stages)
         if not self._groups:
@@ -84,7 +89,7 @@ class Subsample(FlowBijector):
     def output_levels(self) -> int:
         return self.levels
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, *codes = parts
         kept = self._take(x, (0,) * len(self._grid))
         dropped = [self._take(x, offset) for offset in self._groups]
@@ -100,7 +105,7 @@ class Subsample(FlowBijector):
         every = tf.reduce_all(is_level, axis=list(range(1, x.shape.rank)))
         return [kept, *squeezed], tf.where(every, log_det, tf.cast(-float("inf"), x.dtype))
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         kept, *squeezed = parts
 
         def run(channel, parameters, i):
@@ -164,7 +169,7 @@ class Subsample(FlowBijector):
         return whole[(slice(None), *(slice(side) for side in self.inputs[0][:-1]))]
 
 
-def groups(sides) -> list:
+def groups(sides: Sequence[int]) -> list[tuple[int, ...]]:
     """The places of a block that are dropped, in the order in which they leave: the one far from what is kept first.
 
     >>> groups([28, 28]), groups([5, 1])

@@ -5,8 +5,10 @@ import tensorflow as tf
 
 from tfp_flowify.augmentation import StandardNormal, orthogonal_noise
 from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.context import Context
 from tfp_flowify.bijectors.padding import pixels
 from tfp_flowify.core.checks import parameter
+from tfp_flowify.core.types import TensorLike
 from tfp_flowify.math.patches import Patches
 
 
@@ -33,7 +35,14 @@ class Unfold(FlowBijector):
     [[[1.0, 2.0]], [[2.0, 3.0]]]
     """
 
-    def __init__(self, patches: Patches, log_noise_scale=0.0, noise="normal", dtype=tf.float32, name=None):
+    def __init__(
+        self,
+        patches: Patches,
+        log_noise_scale: TensorLike = 0.0,
+        noise: str = "normal",
+        dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ) -> None:
         self.patches = patches
         scale = parameter(log_noise_scale, "Unfold log_noise_scale", (), dtype)
         dtype = tf.as_dtype(scale.dtype)
@@ -51,14 +60,14 @@ class Unfold(FlowBijector):
             name=name,
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         image, *noise = parts
         z = self.patches.extract(image)
         if noise:
             z += self.noise_factor() * noise[0]
         return [z, self._unseen(image)] if self.residuals else [z], self.log_det()
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         copies, *unseen = parts
         seen = self.patches.overlap_mean(copies)
         image = self._put_unseen(seen, *unseen) if unseen else seen
@@ -66,11 +75,11 @@ class Unfold(FlowBijector):
             return [image], -self.log_det()
         return [image, (copies - self.patches.extract(seen)) / self.noise_factor()], -self.log_det()
 
-    def noise_factor(self):
+    def noise_factor(self) -> tf.Tensor:
         """sqrt(N) a, for each number of the patches."""
         return self._root_counts * tf.exp(tf.convert_to_tensor(self.log_noise_scale))
 
-    def log_det(self):
+    def log_det(self) -> tf.Tensor:
         """The log-det, which is the same for all images."""
         return self._repetition_log_det + self.patches.noise_dimension * tf.convert_to_tensor(self.log_noise_scale)
 

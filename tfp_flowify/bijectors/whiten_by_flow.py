@@ -1,7 +1,11 @@
 """One part made standard normal given another by a whole flow: the density of what a block drops."""
 
+import tensorflow as tf
+
 from tfp_flowify.augmentation import StandardNormal
 from tfp_flowify.bijectors.base import FlowBijector, check_layer
+from tfp_flowify.bijectors.context import Context, InContext
+from tfp_flowify.core.types import Shape, TensorFunction
 
 
 class WhitenByFlow(FlowBijector):
@@ -25,7 +29,9 @@ class WhitenByFlow(FlowBijector):
     [[[2.0]], [[3.0]]]
     """
 
-    def __init__(self, given, net, embed=None, name=None):
+    def __init__(
+        self, given: Shape, net: FlowBijector, embed: TensorFunction | InContext | None = None, name: str | None = None
+    ) -> None:
         check_layer(net, "WhitenByFlow")
         if len(net.inputs) != 1:
             raise ValueError(f"WhitenByFlow takes a net of one input. Received: {net.name} with {len(net.inputs)}")
@@ -42,16 +48,16 @@ class WhitenByFlow(FlowBijector):
         )
         self.is_onto = net.is_onto
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         given, *rest = parts
         residuals, log_det = self.net.forward_and_log_det(rest, self.context_for(given, context))
         return [given, *residuals], log_det
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         given, *residuals = parts
         rest, log_det = self.net.inverse_and_log_det(residuals, self.context_for(given, context))
         return [given, *rest], log_det
 
-    def context_for(self, given, context):
+    def context_for(self, given: tf.Tensor, context: Context) -> Context:
         """The context of the net: that of the pass, with its own condition."""
         return context.replace(condition=given if self.embed is None else context.run(self.embed, given))

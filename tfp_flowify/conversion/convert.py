@@ -1,6 +1,7 @@
 """`flowify`: a Keras network that exists, with its weights, becomes a flow."""
 
 import functools
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -21,18 +22,18 @@ BLOCK_NOISE = 0.3
 
 
 def flowify(
-    model,
-    by="auto",
+    model: keras.Model,
+    by: str | Sequence[str] = "auto",
     *,
-    levels=None,
-    preprocessing=None,
-    density=None,
-    base=None,
-    trainable="densities",
-    deficient="lift",
-    seed=None,
-    name=None,
-    verbose=True,
+    levels: int | None = None,
+    preprocessing: Callable | None = None,
+    density: str | Callable | None = None,
+    base: str | FlowModel | None = None,
+    trainable: str = "densities",
+    deficient: str = "lift",
+    seed: int | None = None,
+    name: str | None = None,
+    verbose: bool = True,
 ) -> FlowModel:
     """Makes a flow of a Keras model that exists, with its weights; the network of the flow is that model.
 

@@ -2,6 +2,8 @@
 
 import itertools
 import types
+from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -42,7 +44,7 @@ class Copier:
         self.notes, self.unique = [], Names().unique
         self._copies = {}
 
-    def is_copy(self, layer) -> bool:
+    def is_copy(self, layer: object) -> bool:
         """Whether a layer was made here, so that it may be changed."""
         return any(copy is layer and original is not layer for original, copy in self._copies.values())
 
@@ -58,7 +60,7 @@ class Copier:
             tensors.update({id(old): new for old, new in zip(call.outputs, results, strict=True)})
         return [tensors[id(tensor)] for tensor in model.outputs]
 
-    def run(self, function, *args, **kwargs) -> list:
+    def run(self, function: Callable, *args: Any, **kwargs: Any) -> list:
         """What a copy of a layer, a model or an operation gives for these arguments, or any function as it is."""
         if is_graph(function):
             return self.run_model(function, _inputs_of(function, args[0]))

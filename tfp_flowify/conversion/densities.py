@@ -1,11 +1,13 @@
 """The densities of a flowified network by default: of what a block takes given what it gives, and of the output."""
 
 import math
+from collections.abc import Callable, Sequence
 
 import keras
 
 from tfp_flowify import layers as fl
 from tfp_flowify import zoo
+from tfp_flowify.core.types import Shape
 from tfp_flowify.model import FlowModel
 
 #: What comes out of a block is given to the flow as it is up to so many numbers; beyond, a network makes fewer of them.
@@ -15,7 +17,9 @@ MANY, EMBEDDED = 512, 128
 FLOW_OF_OUTPUT, COUPLINGS = 256, 4
 
 
-def density_for(shape, given, box=None, density=None) -> FlowModel:
+def density_for(
+    shape: Shape, given: Shape, box: Sequence | None = None, density: str | Callable | None = None
+) -> FlowModel:
     """A conditional flow of x given z.
 
     Args:
@@ -42,7 +46,7 @@ def _embedding(given):
     return keras.Model(inputs, keras.layers.Dense(EMBEDDED)(hidden), name="embedding")
 
 
-def output_density(shape, policy):
+def output_density(shape: Shape, policy: keras.DTypePolicy) -> str | FlowModel:
     """The density of the output: a flow of vectors that are not too long, else normal."""
     if len(shape) != 1 or shape[0] > FLOW_OF_OUTPUT:
         return "normal"

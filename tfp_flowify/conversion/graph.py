@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -106,7 +107,7 @@ class Stretch:
         return keras.Model(inputs, tensors[id(self.end)], name=name)
 
 
-def run(call: Call, function, tensors: dict):
+def run(call: Call, function: Callable, tensors: dict) -> None:
     """Calls a function as the layer of a call was called, and adds what it gives to the tensors."""
     args, kwargs = call.arguments(tensors)
     results = keras.tree.flatten(function(*args, **kwargs))

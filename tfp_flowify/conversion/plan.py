@@ -4,8 +4,9 @@ import dataclasses
 import functools
 import math
 import operator
+from collections.abc import Callable, Sequence
 
-from tfp_flowify.conversion.graph import Stretch
+from tfp_flowify.conversion.graph import Call, Stretch
 from tfp_flowify.conversion.registry import cost_of, is_known, is_onto, known_layers, noise_of
 
 #: What `by` may be, beside a list of names.
@@ -27,7 +28,7 @@ class Piece:
     why: str
 
 
-def plan(stretches: list, by) -> list:
+def plan(stretches: list, by: str | Sequence[str]) -> list:
     """The pieces that a network is converted in.
 
     Args:
@@ -78,7 +79,7 @@ def _noise_of_layers(stretch):
     return f"layer by layer, which adds {noise_of_stretch(stretch):,.0f} dimensions of noise"
 
 
-def noise_of_stretch(stretch, of_call=noise_of) -> float:
+def noise_of_stretch(stretch: Stretch, of_call: Callable[[Call], float] = noise_of) -> float:
     """Dimensions of noise that a stretch adds layer by layer: of its layers, and of copies of what is used twice."""
     used = [tensor for call in stretch.calls for tensor in call.inputs]
     copies = sum(math.prod(tensor.shape[1:]) for tensor in used)

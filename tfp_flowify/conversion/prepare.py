@@ -1,6 +1,8 @@
 """A copy of a Keras model that is ready to be converted: flat, checked, with the numbers that it was trained on."""
 
 import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 
@@ -20,7 +22,7 @@ _ACTIVATION_LAST = (
 _PROBABILITIES = ("softmax", "sigmoid")
 
 
-def prepared(model: keras.Model, levels: int | None = None, preprocessing=None) -> tuple:
+def prepared(model: keras.Model, levels: int | None = None, preprocessing: Callable | None = None) -> tuple:
     """A flat copy of a model, with preprocessing in front and without a softmax at its end; and notes about that.
 
     Args:
@@ -125,14 +127,14 @@ def _final_activation(layer) -> str | None:
     return type(layer).__name__.lower() if is_operation else None
 
 
-def policy_of(model):
+def policy_of(model: keras.Model) -> keras.DTypePolicy:
     """The dtype policy of the first layer with weights, or of the model."""
     weighty = (layer for layer in model.layers if layer.weights)
     return next((layer.dtype_policy for layer in weighty), model.dtype_policy)
 
 
 @contextlib.contextmanager
-def default_policy(policy):
+def default_policy(policy: keras.DTypePolicy | str) -> Iterator[Any]:
     """Makes a dtype policy that of all layers made inside, where they are given none."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)

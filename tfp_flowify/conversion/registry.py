@@ -7,6 +7,7 @@ from collections.abc import Callable
 import keras
 
 from tfp_flowify.conversion.fallback import fallback, fallback_noise
+from tfp_flowify.conversion.graph import Call
 
 #: Methods that a subclass may have of its own and still be converted as the layer that it derives from.
 _HARMLESS = ("__init__", "get_config", "from_config")
@@ -32,7 +33,7 @@ class Entry:
 _ENTRIES: dict = {}
 
 
-def register_layer(*kinds, noise=0, onto=True):
+def register_layer(*kinds: type | str, noise: float | Callable | None = 0, onto: bool | Callable = True) -> Callable:
     """Says how a kind of Keras layer becomes a part of a flow; to be put in front of a function.
 
     The function is called as the layer was, with the layer in front, and builds the same from layers of
@@ -71,7 +72,7 @@ def _constant(value):
 FALLBACK = Entry(fallback, _constant(None), _constant(True))
 
 
-def register_fallback(*kinds):
+def register_fallback(*kinds: type | str) -> None:
     """Says that the fallback takes these kinds of layers."""
     _ENTRIES.update(dict.fromkeys(kinds, FALLBACK))
 
@@ -93,30 +94,30 @@ def _has_own_methods(kind) -> bool:
     return any(name not in _HARMLESS for name in methods)
 
 
-def is_known(operation) -> bool:
+def is_known(operation: keras.Operation) -> bool:
     """Whether a layer or an operation has an entry."""
     return _entry_of(operation) is not None
 
 
-def noise_of(call) -> float:
+def noise_of(call: Call) -> float:
     """How many dimensions of noise a call adds when it is converted by itself; infinity where it cannot be."""
     entry = _entry_of(call.layer)
     noise = math.inf if entry is None else entry.noise(call)
     return fallback_noise(call) if noise is None else noise
 
 
-def is_onto(call) -> bool:
+def is_onto(call: Call) -> bool:
     """Whether a call that is converted by itself reaches the whole space."""
     entry = _entry_of(call.layer)
     return entry is None or entry.noise(call) is None or entry.onto(call)
 
 
-def cost_of(call) -> float:
+def cost_of(call: Call) -> float:
     """The noise of a call; where it does not reach the whole space, as much as if noise took care of that."""
     return noise_of(call) + (0 if is_onto(call) else math.prod(call.shape))
 
 
-def converter_of(call) -> Callable:
+def converter_of(call: Call) -> Callable:
     """The function that converts a call."""
     entry = _entry_of(call.layer)
     return fallback if entry.noise(call) is None else entry.convert

@@ -7,9 +7,10 @@ import zipfile
 from pathlib import Path
 
 from tfp_flowify.core.checks import RefusedError, first_line
+from tfp_flowify.core.types import PathLike
 
 
-def members(path) -> list:
+def members(path: PathLike) -> list:
     """The members of an archive; an error where it is cut short, or a name leads out of the folder it is unpacked to.
 
     >>> members("none.zip")
@@ -31,7 +32,7 @@ def members(path) -> list:
     return found
 
 
-def check_contents(path):
+def check_contents(path: PathLike) -> None:
     """Raises an error where a member is not what was written: its checksum is another. Reads all of the archive."""
     try:
         with zipfile.ZipFile(path) as archive:

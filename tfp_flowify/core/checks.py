@@ -3,32 +3,36 @@
 import math
 import numbers
 import re
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.core.types import DTypeLike, Shape, TensorLike
 
-def as_list(parts) -> list:
+
+def as_list(parts: Any) -> list:
     """The parts as a list, also where TFP gives a lone one as it is."""
     return list(parts) if isinstance(parts, list | tuple) and not isinstance(parts, tf.TensorShape) else [parts]
 
 
-def bundle(parts: list):
+def bundle(parts: list) -> Any:
     """A lone part as it is, several as a list: the structure that TFP sees."""
     return parts[0] if len(parts) == 1 else list(parts)
 
 
-def event_shapes(distributions) -> list:
+def event_shapes(distributions: Iterable) -> list:
     """The event shape of each distribution."""
     return [tuple(d.event_shape) for d in distributions]
 
 
-def sum_last(x, ndims: int):
+def sum_last(x: tf.Tensor, ndims: int) -> tf.Tensor:
     """The sum over the last `ndims` axes."""
     return tf.reduce_sum(x, axis=list(range(-ndims, 0))) if ndims else x
 
 
-def sum_over(log_det, shape: tuple):
+def sum_over(log_det: TensorLike, shape: tuple) -> tf.Tensor:
     """Sums over the last axes, of this shape, which a log-det may have or only broadcast to."""
     log_det = tf.convert_to_tensor(log_det)
     if not shape:
@@ -40,7 +44,7 @@ def sum_over(log_det, shape: tuple):
     return sum_last(log_det, len(shape))
 
 
-def all_finite(tensors):
+def all_finite(tensors: Iterable) -> tf.Tensor:
     """Whether all numbers of all tensors, or single rows of them, are finite, as a tensor. None counts for nothing.
 
     >>> bool(all_finite([tf.ones([2]), tf.constant(np.nan)]))
@@ -51,7 +55,7 @@ def all_finite(tensors):
     return tf.math.is_finite(tf.add_n(sums)) if sums else tf.constant(True)
 
 
-def whole_number(name: str, value, least: int = 1) -> int:
+def whole_number(name: str, value: Any, least: int = 1) -> int:
     """A whole number that is not too small, or an error that names it."""
     value = value.numpy() if tf.is_tensor(value) else value
     if not isinstance(value, numbers.Real) or value % 1 != 0 or value < least:  # NaN and infinity leave NaN.
@@ -59,7 +63,7 @@ def whole_number(name: str, value, least: int = 1) -> int:
     return int(value)
 
 
-def largest_number(dtype) -> float:
+def largest_number(dtype: DTypeLike) -> float:
     """The power of ten up to which numbers can be squared in a floating type, and multiplied by ten before.
 
     >>> largest_number("float32")
@@ -78,7 +82,7 @@ def first_line(error: Exception) -> str:
     return (text or type(error).__name__).splitlines()[0][:200]
 
 
-def as_shape(shape) -> tuple:
+def as_shape(shape: Shape) -> tuple:
     """An event shape as a tuple of whole numbers."""
     try:
         return tuple(int(size) for size in shape)
@@ -86,7 +90,7 @@ def as_shape(shape) -> tuple:
         raise TypeError(f"An event shape is a tuple of sizes, such as (5,). Received: {shape!r}") from error
 
 
-def check_parts(owner, x, shapes, dtype) -> list:
+def check_parts(owner: Any, x: Any, shapes: Sequence, dtype: tf.DType | None) -> list:
     """Tensors of the parts `x`, or an error that names the owner, what it needs and what it got."""
     parts = [x] if len(shapes) == 1 else as_list(x)
     wanted = ", ".join(f"(..., {', '.join(map(str, shape))})" if shape else "(...)" for shape in shapes)
@@ -130,7 +134,9 @@ def _raise_for_integers(owner, dtype_name):
     )
 
 
-def parameter(value, name: str, shape=None, dtype=None):
+def parameter(
+    value: Any, name: str, shape: Shape | None = None, dtype: DTypeLike | None = None
+) -> tf.Tensor | tf.Variable:
     """A parameter as a bijector keeps it: a variable or tensor as it is, anything else as a constant.
 
     Raises where it is not a floating-point number, not finite or not of the shape (None: any size).
@@ -151,7 +157,7 @@ def parameter(value, name: str, shape=None, dtype=None):
     return value
 
 
-def check_dtype(name: str, value, dtype):
+def check_dtype(name: str, value: tf.Tensor | tf.Variable, dtype: DTypeLike) -> None:
     """Raises an error where a value is not of the type that a layer works in."""
     if tf.as_dtype(value.dtype) != dtype:
         raise TypeError(
@@ -160,7 +166,7 @@ def check_dtype(name: str, value, dtype):
         )
 
 
-def swap_shapes(owner, given, expected, wanted) -> list:
+def swap_shapes(owner: Any, given: Iterable, expected: Sequence, wanted: Iterable) -> list:
     """Event shapes on the other side: the given ones may have leading axes, the same for all parts."""
     given = [tuple(shape) for shape in given]
     prefixes = {shape[: max(len(shape) - len(least), 0)] for shape, least in zip(given, expected, strict=True)}
@@ -171,7 +177,7 @@ def swap_shapes(owner, given, expected, wanted) -> list:
     return [tf.TensorShape((*prefix, *shape)) for shape in wanted]
 
 
-def static_shapes(owner, shapes):
+def static_shapes(owner: Any, shapes: Any) -> Any:
     """Event shapes given as tensors, as shapes."""
     values = [tf.get_static_value(shape) for shape in as_list(shapes)]
     if any(value is None for value in values):

@@ -21,7 +21,7 @@ def memory() -> int:
     return min(known)
 
 
-def check_memory(what: str, needed: int, way_out: str):
+def check_memory(what: str, needed: int, way_out: str) -> None:
     """Raises a ValueError where something would take more than half of the memory: data are copied on their way.
 
     Args:

@@ -1,12 +1,15 @@
 """Means and deviations of data, and what stands for a deviation where data do not vary."""
 
 import numpy as np
+import tensorflow as tf
+
+from tfp_flowify.core.types import TensorLike
 
 #: TensorFlow takes smaller numbers of float32 for zero.
 LEAST = float(np.finfo(np.float32).tiny)
 
 
-def moments(x, event_ndims: int = 1) -> tuple:
+def moments(x: TensorLike, event_ndims: int = 1) -> tuple:
     """Mean and standard deviation over all axes in front of the last `event_ndims`, in float64; NaN does not count.
 
     >>> moments([[1.0, 10.0], [3.0, 10.0]])[1].tolist()
@@ -17,7 +20,7 @@ def moments(x, event_ndims: int = 1) -> tuple:
     return np.nanmean(x, axes), np.nanstd(x, axes)
 
 
-def some_rows(x, most: int):
+def some_rows(x: np.ndarray | tf.Tensor, most: int) -> np.ndarray | tf.Tensor:
     """At most so many rows of an array, evenly spaced.
 
     >>> some_rows(np.arange(10), 3).tolist()
@@ -26,24 +29,24 @@ def some_rows(x, most: int):
     return x if len(x) <= most else x[np.linspace(0, len(x) - 1, most).astype(int)]
 
 
-def is_constant(mean, deviation):
+def is_constant(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """Whether numbers vary by no more than the rounding of float32 numbers of their size, or the least of these."""
     return deviation <= np.maximum(1e-6 * np.abs(mean), LEAST)
 
 
-def unit_where_constant(mean, deviation):
+def unit_where_constant(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """Deviations, with one for what is constant: columns may differ by any factor, so there is no typical one."""
     return np.where(is_constant(mean, deviation), 1.0, deviation)
 
 
-def standardization(x, event_ndims: int = 1) -> tuple:
+def standardization(x: TensorLike, event_ndims: int = 1) -> tuple:
     """The shift and the log-scale that give x mean zero and unit deviation: (x - mean) / deviation."""
     mean, deviation = moments(x, event_ndims)
     deviation = unit_where_constant(mean, deviation)
     return -mean / deviation, -np.log(deviation)
 
 
-def not_too_small(deviation, scale: float = 0.0):
+def not_too_small(deviation: np.ndarray, scale: float = 0.0) -> np.ndarray:
     """Deviations of values of one kind; what hardly varies is given a hundredth of what the others do.
 
     It may vary more in other data.
@@ -56,7 +59,7 @@ def not_too_small(deviation, scale: float = 0.0):
     return np.maximum(deviation, least) if least > 0 else np.ones_like(deviation)
 
 
-def typical(deviation) -> float:
+def typical(deviation: np.ndarray) -> float:
     """The root mean square of deviations."""
     return float(np.sqrt(np.mean(np.square(deviation))))
 
@@ -65,7 +68,7 @@ def typical(deviation) -> float:
 LEAST_SHARE = 1e-4
 
 
-def lift(scales, least: float = 0.0, largest: float = np.inf) -> tuple:
+def lift(scales: np.ndarray, least: float = 0.0, largest: float = np.inf) -> tuple:
     """Scales, none of them less than a small share of the largest; and how many were lifted, and their change.
 
     What is mapped to zero cannot be undone. The change is relative to the norm of all.

@@ -5,6 +5,8 @@ pyproject.toml reads this file first; tests/test_private.py fails where one of t
 """
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -18,7 +20,7 @@ from tfp_flowify.core.checks import all_finite
 BijectorCacheWithGreedyAttrs = cache_util.BijectorCacheWithGreedyAttrs
 
 
-def modules_inside(module: tf.Module, predicate) -> list:
+def modules_inside(module: tf.Module, predicate: Callable[[Any], bool]) -> list:
     """All objects that a module holds, at any depth, for which the predicate is true.
 
     `tf.Module.submodules` finds modules only, and Keras layers and variables are none.
@@ -26,7 +28,7 @@ def modules_inside(module: tf.Module, predicate) -> list:
     return list(module._flatten(predicate=predicate))
 
 
-def calls_of(network) -> list:
+def calls_of(network: keras.Model) -> list:
     """The calls of layers in a Keras functional model, each behind those whose results it takes."""
     return calls_between(network.inputs, network.outputs)
 
@@ -52,7 +54,7 @@ def calls_between(inputs: list, outputs: list) -> list:
     return calls
 
 
-def arguments_of(call, tensors: dict) -> tuple:
+def arguments_of(call: Any, tensors: dict) -> tuple:
     """The arguments that a layer was called with, as (args, kwargs), with other tensors in place of those of the call.
 
     Keras records constants and keywords beside tensors, but has no public way to read them.
@@ -64,12 +66,12 @@ def arguments_of(call, tensors: dict) -> tuple:
     return call.arguments.fill_in(tensors)
 
 
-def layers_inside(layer) -> list:
+def layers_inside(layer: keras.layers.Layer) -> list:
     """All layers that a Keras layer holds, at any depth. `Model.layers` knows the first level only."""
     return list(layer._flatten_layers(include_self=False))
 
 
-def trackers_of(model) -> list:
+def trackers_of(model: keras.Model) -> list:
     """The metrics that `compile` gave a Keras model: its loss, and metrics of its output; not those of its layers.
 
     `Model.metrics` of a layer that holds models names all of them, as if they were the layer's own.
@@ -79,7 +81,7 @@ def trackers_of(model) -> list:
     return [metric for metric in found if metric is not None]
 
 
-def track_loss(model, loss, count):
+def track_loss(model: keras.Model, loss: tf.Tensor, count: tf.Tensor | int) -> None:
     """Adds the loss of a batch of `count` examples to the mean that Keras reports as `loss`.
 
     Keras' own steps do so; a model with steps of its own has no public way to that metric.
@@ -97,12 +99,12 @@ class Figures(compile_utils.MetricsList):
       dtype: Their type.
     """
 
-    def __init__(self, names, dtype):
+    def __init__(self, names: Sequence[str], dtype: str):
         super().__init__([keras.metrics.Mean(name=name, dtype=dtype) for name in names], name="figures")
         for metric in self.metrics:
             metric._direction = "down"
 
-    def update_state(self, values: dict, sample_weight=None):
+    def update_state(self, values: dict, sample_weight: tf.Tensor | None = None) -> None:
         for metric in self.metrics:
             metric.update_state(values[metric.name], sample_weight)
 
@@ -110,14 +112,14 @@ class Figures(compile_utils.MetricsList):
         return self.get_result()
 
 
-def adam_slots(optimizer, variable) -> tuple:
+def adam_slots(optimizer: keras.optimizers.Adam, variable: keras.Variable) -> tuple:
     """The first and second moment that `keras.optimizers.Adam` keeps for a variable."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
 
 @contextlib.contextmanager
-def averaged(model):
+def averaged(model: keras.Model) -> Iterator[bool]:
     """A model with the moving averages of its weights for a while, where its optimizer keeps some; tells whether.
 
     As `keras.callbacks.SwapEMAWeights` does, which knows of epochs and predictions only.
@@ -135,7 +137,7 @@ def averaged(model):
             weight.assign(value)
 
 
-def untracked(module: tf.Module, value):
+def untracked(module: tf.Module, value: Any) -> Any:
     """A value to keep as an attribute of a module that TensorFlow shall neither wrap nor save."""
     return module._no_dependency(value)
 
@@ -162,7 +164,7 @@ def logs_for_keras(logs: dict) -> dict:
     return {name: tf.expand_dims(value, axis=0) for name, value in logs.items()}
 
 
-def is_multi_worker(strategy) -> bool:
+def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
     """Whether a strategy spans several processes; one with a single worker does not, and Keras asks in the same way."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and strategy.extended._in_multi_worker_mode()
 
@@ -174,7 +176,7 @@ class SumsGradientsFirst:
     gradient is not finite, all are zero and the learning rate is -1, for `update_step` to leave its weight as it is.
     """
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(self, grads: Sequence, trainable_variables: Sequence | None = None) -> None:
         return super().apply(_summed_over_replicas(grads), trainable_variables)
 
     def _all_reduce_sum_gradients(self, grads_and_vars):

@@ -2,9 +2,11 @@
 
 import sys
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 
-def renamed(module: str, names: dict[str, str]):
+def renamed(module: str, names: dict[str, str]) -> Callable[[str], Any]:
     """A `__getattr__` for a module, by which old names lead to what they are called now, with a warning.
 
     Args:

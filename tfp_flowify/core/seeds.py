@@ -5,15 +5,18 @@ import itertools
 import numbers
 import random
 import zlib
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_flowify.core.types import Seed
+
 fold_in = tf.random.experimental.stateless_fold_in
 
 
-def stateless_seed(seed):
+def stateless_seed(seed: Seed) -> tf.Tensor:
     """A seed for TensorFlow's stateless functions, a pair of int32.
 
     The same number always gives the same seed, and None gives a new one. (TFP's own `sanitize_seed` gives a new one for
@@ -35,7 +38,7 @@ def stateless_seed(seed):
     return tfp.random.sanitize_seed(tf.cast(pair, tf.int32))
 
 
-def salted(seed, purpose: str):
+def salted(seed: Seed, purpose: str) -> tf.Tensor:
     """A seed for one purpose; draws for different purposes are independent, though the user gave one seed for all.
 
     >>> first, second = salted(7, "training"), salted(7, "adapt")
@@ -45,7 +48,7 @@ def salted(seed, purpose: str):
     return fold_in(stateless_seed(seed), zlib.crc32(purpose.encode()) & 0x7FFFFFFF)
 
 
-def numbered(seed, purpose: str):
+def numbered(seed: Seed, purpose: str) -> Iterator[tf.Tensor]:
     """Endless seeds for pieces of one task, such as batches: the first is the given seed, the others are salted."""
     seed = stateless_seed(seed)
     yield seed
@@ -54,7 +57,7 @@ def numbered(seed, purpose: str):
 
 
 @contextlib.contextmanager
-def seeded(seed: int):
+def seeded(seed: int) -> Iterator[None]:
     """Seeds what Keras draws for weights and dropout inside; afterwards Python's generator is what it was before."""
     before = random.getstate()  # Keras seeds its initializers and its dropout from here.
     random.seed(seed)

@@ -2,8 +2,13 @@
 
 import math
 
+import numpy as np
+import tensorflow as tf
 
-def bits_per_dim(log_prob, event_shape):
+from tfp_flowify.core.types import Shape
+
+
+def bits_per_dim(log_prob: tf.Tensor | np.ndarray | float, event_shape: Shape) -> tf.Tensor | np.ndarray | float:
     """Negative log-likelihoods in bits for each dimension of the data, of log-likelihoods in nats.
 
     >>> round(bits_per_dim(-math.log(4), (2,)), 6)

@@ -10,6 +10,7 @@ from numpy.lib import format as npy
 from tfp_flowify.core.archives import members
 from tfp_flowify.core.checks import RefusedError, first_line
 from tfp_flowify.core.memory import check_memory, in_words
+from tfp_flowify.core.types import PathLike
 
 #: Readers of the headers of .npy files by their version. Version 3 is for names of fields, which data here have not.
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -17,7 +18,7 @@ HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 WAY_OUT = "Store fewer examples, or smaller ones."
 
 
-def read_arrays(path):
+def read_arrays(path: PathLike) -> np.ndarray | dict[str, np.ndarray]:
     """The array of a .npy file, or the arrays of a .npz or .hdf5 file by name; sizes are checked before they are read.
 
     >>> read_arrays("none.npy")

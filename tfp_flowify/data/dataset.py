@@ -1,6 +1,7 @@
 """Data in memory, in three splits, and fast batches of them."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -62,7 +63,7 @@ class Data:
         """The number of classes, where the condition is a label; else None."""
         return self.condition.levels if self.condition is not None and self.condition.shape == () else None
 
-    def given(self, split: str, rows=slice(None)) -> dict:
+    def given(self, split: str, rows: slice | np.ndarray = slice(None)) -> dict:
         """The condition of rows of a split as an argument for a flow: {} where there is none."""
         return {} if self.condition is None else {"condition": getattr(self.condition, split)[rows]}
 
@@ -74,7 +75,14 @@ class Data:
         return f"{self.name}: {sizes} examples to train, validate and test, shape {self.shape}, {kind}{given}"
 
 
-def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0, condition=None, shift: int = 0) -> tf.data.Dataset:
+def batches(
+    x: np.ndarray | tf.Tensor,
+    batch_size: int,
+    seed: int = 0,
+    first_epoch: int = 0,
+    condition: np.ndarray | tf.Tensor | None = None,
+    shift: int = 0,
+) -> tf.data.Dataset:
     """Endless batches of shuffled examples; one epoch is `len(x) // batch_size` of them.
 
     Examples keep their dtype: bytes stay bytes until the flow takes them. The order depends on the seed and the number
@@ -114,7 +122,7 @@ def batches(x, batch_size: int, seed: int = 0, first_epoch: int = 0, condition=N
     return taken.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
-def shifted(images, most: int, seed):
+def shifted(images: tf.Tensor, most: int, seed: tf.Tensor | Sequence[int]) -> tf.Tensor:
     """Images (n, height, width, channels), each moved by up to `most` pixels along both sides; borders are mirrored.
 
     >>> moved = shifted(tf.reshape(tf.range(8), [1, 4, 2, 1]), 1, seed=[0, 0])
@@ -133,7 +141,7 @@ def shifted(images, most: int, seed):
     return tf.gather(tf.gather(wide, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)
 
 
-def random_split(x, validation: float = 0.1, test: float = 0.1) -> tuple:
+def random_split(x: np.ndarray, validation: float = 0.1, test: float = 0.1) -> tuple:
     """Train, validation and test examples of an array, in a fixed random order.
 
     >>> [len(part) for part in random_split(np.arange(100))]

@@ -4,11 +4,13 @@ import struct
 
 import tensorflow as tf
 
+from tfp_flowify.core.types import PathLike
+
 #: No image may have more pixels: more than cameras give, and few enough to be decoded (four bytes each).
 MOST_PIXELS = 10**8
 
 
-def check_pixels(name, content: bytes):
+def check_pixels(name: PathLike, content: bytes) -> None:
     """Raises a ValueError where an image has more than `MOST_PIXELS`, or does not tell."""
     frames = frame_sizes(content)
     if not frames:

@@ -1,6 +1,7 @@
 """Images: digits that ship with the package, sets of TensorFlow Datasets, and one's own folders."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import tensorflow as tf
 
 from tfp_flowify.core.checks import first_line
 from tfp_flowify.core.memory import check_memory
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.data.image_headers import MOST_PIXELS, check_pixels
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
@@ -30,7 +32,7 @@ def digits() -> tuple:
         return (file["x_train"], file["y_train"]), (file["x_test"], file["y_test"])
 
 
-def mnist(data_dir=None, download=False) -> tuple:
+def mnist(data_dir: PathLike | None = None, download: bool = False) -> tuple:
     """60,000 and 10,000 handwritten digits of 28 x 28 x 1 bytes, through TensorFlow Datasets.
 
     Args:
@@ -45,7 +47,7 @@ def mnist(data_dir=None, download=False) -> tuple:
     return tfds_images("mnist", data_dir, download)
 
 
-def fashion_mnist(data_dir=None, download=False) -> tuple:
+def fashion_mnist(data_dir: PathLike | None = None, download: bool = False) -> tuple:
     """60,000 and 10,000 pictures of clothes of 28 x 28 x 1 bytes. Arguments as for `mnist`.
 
     >>> (x_train, _), (x_test, _) = fashion_mnist()  # doctest: +SKIP
@@ -53,7 +55,7 @@ def fashion_mnist(data_dir=None, download=False) -> tuple:
     return tfds_images("fashion_mnist", data_dir, download)
 
 
-def cifar10(data_dir=None, download=False) -> tuple:
+def cifar10(data_dir: PathLike | None = None, download: bool = False) -> tuple:
     """50,000 and 10,000 colour pictures of 32 x 32 x 3 bytes. Arguments as for `mnist`.
 
     >>> (x_train, _), (x_test, _) = cifar10()  # doctest: +SKIP
@@ -61,7 +63,7 @@ def cifar10(data_dir=None, download=False) -> tuple:
     return tfds_images("cifar10", data_dir, download)
 
 
-def tfds_images(name: str, data_dir=None, download=False) -> tuple:
+def tfds_images(name: str, data_dir: PathLike | None = None, download: bool = False) -> tuple:
     """Images and labels of any set of TensorFlow Datasets with `train` and `test` splits of equal images."""
     # Takes a second, and digits and files do without it. Its front door hides why it cannot be opened.
     from tensorflow_datasets import public_api as tfds
@@ -85,7 +87,7 @@ def tfds_images(name: str, data_dir=None, download=False) -> tuple:
     return tuple((np.asarray(x), np.asarray(y)) for x, y in splits)
 
 
-def image_folder(folder, size=None) -> dict:
+def image_folder(folder: PathLike, size: Sequence[int] | None = None) -> dict:
     """All images of a folder and those inside it, as arrays of bytes by split.
 
     Args:

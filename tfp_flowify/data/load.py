@@ -1,12 +1,14 @@
 """Data by name, or from one's own files, in one form."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tfp_flowify.core.checks import largest_number
 from tfp_flowify.core.moments import LEAST
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.data import images, tabular
 from tfp_flowify.data.arrays import read_arrays
 from tfp_flowify.data.dataset import SPLITS, Data, random_split
@@ -18,7 +20,13 @@ TABULAR = {name: getattr(tabular, name) for name in ("power", "gas", "hepmass", 
 NAMES = ("digits", *IMAGES, *TABULAR)
 
 
-def load(name: str, data_dir=None, download=False, image_size=None, condition: str | None = None) -> Data:
+def load(
+    name: str,
+    data_dir: PathLike | None = None,
+    download: bool = False,
+    image_size: Sequence[int] | None = None,
+    condition: str | None = None,
+) -> Data:
     """Data by name, or a file or folder of one's own.
 
     Image sets have no validation split: a tenth of their training images is taken for it, at most 5000.

@@ -12,12 +12,13 @@ import numpy as np
 
 from tfp_flowify.core.checks import first_line
 from tfp_flowify.core.memory import check_memory
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.data.arrays import read_arrays
 
 SOURCE = "https://zenodo.org/records/1161203 (data.tar.gz)"
 
 
-def power(data_dir) -> tuple:
+def power(data_dir: PathLike | None) -> tuple:
     """POWER: 6 columns of the electric power of a household, 1,659,917 / 184,435 / 204,928 rows.
 
     Of `power/data.npy`, or `power.npz` with the shuffled splits train, val and test in whole units (W, 1/100 V, Wh, Wh,
@@ -56,7 +57,7 @@ def _power_noise(rng, rows):
     return np.hstack([active, voltage, rng.rand(rows, 3), rng.rand(rows, 1)])
 
 
-def gas(data_dir) -> tuple:
+def gas(data_dir: PathLike | None) -> tuple:
     """GAS: 8 columns of chemical sensors, 852,174 / 94,685 / 105,206 rows.
 
     Of `gas/ethylene_CO.npy`, the table of `ethylene_CO.pickle` with 19 columns (time, two concentrations, 16 sensors),
@@ -79,7 +80,7 @@ def gas(data_dir) -> tuple:
     return _cut(table, _tenths(len(table)))
 
 
-def hepmass(data_dir) -> tuple:
+def hepmass(data_dir: PathLike | None) -> tuple:
     """HEPMASS: 21 columns of particle collisions, 315,123 / 35,013 / 174,987 rows.
 
     Of `hepmass/1000_train.csv` and `hepmass/1000_test.csv`, or `hepmass.npz` with prepared splits. Only the signal is
@@ -111,7 +112,7 @@ def _signal(path):
     return table[table[:, 0] == 1, 1:]
 
 
-def miniboone(data_dir) -> tuple:
+def miniboone(data_dir: PathLike | None) -> tuple:
     """MINIBOONE: 43 columns of neutrino events, 29,556 / 3,284 / 3,648 rows.
 
     Of `miniboone/data.npy`, or `miniboone.npz` with prepared splits.
@@ -126,7 +127,7 @@ def miniboone(data_dir) -> tuple:
     return _standardized(table, _tenths(len(table)))
 
 
-def bsds300(data_dir) -> tuple:
+def bsds300(data_dir: PathLike | None) -> tuple:
     """BSDS300: 63 columns, patches of natural images, 1,000,000 / 50,000 / 250,000 rows.
 
     Of `BSDS300/BSDS300.hdf5`, or `bsds300.npz` with prepared splits.
@@ -153,7 +154,7 @@ def _missing(name, folder, names):
     return f"{name} needs a file in {folder}: looked for {' and '.join(map(str, names))}. It is at {SOURCE}."
 
 
-def read_csv(path) -> tuple:
+def read_csv(path: PathLike) -> tuple:
     """The numbers of a table (rows, columns), and the names of its columns, or None where its first row has numbers.
 
     Values are separated by commas, semicolons or tabs.

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from tfp_flowify.core.types import TensorLike
 
-def auroc(typical, others) -> float:
+
+def auroc(typical: TensorLike, others: TensorLike) -> float:
     """How often a typical example scores higher than another, with ties as halves: the area under the ROC curve.
 
     Args:
@@ -19,7 +21,7 @@ def auroc(typical, others) -> float:
     return float(np.mean(lower + up_to) / (2 * len(others)))
 
 
-def corruptions(x, levels: int, seed: int = 0) -> dict:
+def corruptions(x: TensorLike, levels: int, seed: int = 0) -> dict:
     """Images that are no longer what they were: noise in their place, inverted, with shuffled pixels, and turned.
 
     Args:

@@ -7,8 +7,10 @@ of the posterior given the data. If the posterior is right, the rank of the true
 import numpy as np
 import tensorflow_probability as tfp
 
+from tfp_flowify.core.types import TensorLike
 
-def ranks(truths, draws) -> np.ndarray:
+
+def ranks(truths: TensorLike, draws: TensorLike) -> np.ndarray:
     """How many draws lie below the truth, for each parameter.
 
     Args:
@@ -24,7 +26,7 @@ def ranks(truths, draws) -> np.ndarray:
     return np.sum(draws < truths, axis=0)
 
 
-def uniformity(ranks, num_draws: int, bins: int = 20) -> np.ndarray:
+def uniformity(ranks: TensorLike, num_draws: int, bins: int = 20) -> np.ndarray:
     """The p-value of a chi-square test that ranks are uniform, for each parameter: small where they are not.
 
     Args:
@@ -42,7 +44,7 @@ def uniformity(ranks, num_draws: int, bins: int = 20) -> np.ndarray:
     return np.asarray(tfp.distributions.Chi2(np.float64(bins - 1)).survival_function(statistic))
 
 
-def rank_histogram(ranks, num_draws: int, bins: int = 20) -> tuple:
+def rank_histogram(ranks: TensorLike, num_draws: int, bins: int = 20) -> tuple:
     """Counts (bins, d) of ranks, and the counts (bins,) that are expected where ranks are uniform."""
     if not 2 <= bins <= num_draws + 1:
         raise ValueError(f"There are 2 to {num_draws + 1} bins for ranks 0 ... {num_draws}. Received: bins={bins}")
@@ -54,7 +56,7 @@ def rank_histogram(ranks, num_draws: int, bins: int = 20) -> tuple:
     return counts, np.bincount(bin_of, minlength=bins) * len(ranks) / (num_draws + 1)
 
 
-def credible_levels(log_prob_truths, log_prob_draws) -> np.ndarray:
+def credible_levels(log_prob_truths: TensorLike, log_prob_draws: TensorLike) -> np.ndarray:
     """The level of the smallest region of highest density that holds the truth, for each of n truths.
 
     Args:
@@ -67,7 +69,7 @@ def credible_levels(log_prob_truths, log_prob_draws) -> np.ndarray:
     return np.mean(np.asarray(log_prob_draws) > np.asarray(log_prob_truths), axis=0)
 
 
-def coverage(levels, nominal=None) -> tuple:
+def coverage(levels: TensorLike, nominal: TensorLike | None = None) -> tuple:
     """How often the truth lies in the credible region of each nominal level: the expected coverage.
 
     Args:

@@ -1,9 +1,11 @@
 """Pictures of posteriors and of their calibration."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.diagnostics.calibration import rank_histogram
 
 BLUE, ORANGE, GREEN, GREY = "tab:blue", "tab:orange", "tab:green", "0.6"
@@ -12,7 +14,9 @@ BLUE, ORANGE, GREEN, GREY = "tab:blue", "tab:orange", "tab:green", "0.6"
 WITHIN = 2.576
 
 
-def save_ranks(path, ranks, num_draws: int, names=None, bins: int = 20):
+def save_ranks(
+    path: PathLike, ranks: np.ndarray, num_draws: int, names: Sequence[str] | None = None, bins: int = 20
+) -> None:
     """Writes a PNG of histograms of ranks, one for each parameter, with the band where 99 % of uniform ones lie.
 
     Args:
@@ -35,7 +39,7 @@ def save_ranks(path, ranks, num_draws: int, names=None, bins: int = 20):
     figure.savefig(path)
 
 
-def save_coverage(path, curves: dict, count: int):
+def save_coverage(path: PathLike, curves: dict, count: int) -> None:
     """Writes a PNG of expected coverage: how often the truth lies in regions of each level.
 
     Args:
@@ -60,7 +64,13 @@ def save_coverage(path, curves: dict, count: int):
     figure.savefig(path)
 
 
-def save_pairs(path, samples: dict, names=None, limits=None, truth=None):
+def save_pairs(
+    path: PathLike,
+    samples: dict,
+    names: Sequence[str] | None = None,
+    limits: Sequence | None = None,
+    truth: Sequence[float] | np.ndarray | None = None,
+) -> None:
     """Writes a PNG of samples of up to four densities: each parameter alone, and each pair of them.
 
     Args:

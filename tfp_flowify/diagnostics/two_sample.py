@@ -4,12 +4,20 @@ import keras
 import numpy as np
 
 from tfp_flowify.core.seeds import seeded
+from tfp_flowify.core.types import TensorLike
 
 #: Steps in one call of `fit`, at least.
 FITTED = 50
 
 
-def c2st(samples, reference, folds: int = 5, width: int | None = None, steps: int = 2000, seed: int = 0) -> float:
+def c2st(
+    samples: TensorLike,
+    reference: TensorLike,
+    folds: int = 5,
+    width: int | None = None,
+    steps: int = 2000,
+    seed: int = 0,
+) -> float:
     """The classifier two-sample test: how often a network tells samples from reference samples, on held-out ones.
 
     0.5 means that it cannot, 1 that it always can (Friedman 2004, Lopez-Paz and Oquab 2017). All folds of the

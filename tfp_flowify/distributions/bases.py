@@ -1,17 +1,24 @@
 """The density of a network's output, asked in one way whether or not it depends on a condition."""
 
+from typing import TYPE_CHECKING
+
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.augmentation import StandardNormal, StandardUniform
-from tfp_flowify.bijectors.conditional import ConditionalTransform
-from tfp_flowify.bijectors.context import Context
+from tfp_flowify.bijectors.base import FlowBijector
+from tfp_flowify.bijectors.conditional import ConditionalTransform, Transform
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.bijectors.given import Given
 from tfp_flowify.core.checks import as_shape
+from tfp_flowify.core.types import Shape, TensorFunction, TensorLike
 from tfp_flowify.core.variables import AllVariables
 from tfp_flowify.distributions.given import GivenFlow
 from tfp_flowify.distributions.inverted import Inverted
 from tfp_flowify.distributions.normal import DiagonalNormal
+
+if TYPE_CHECKING:
+    from tfp_flowify.distributions.flow import FlowDistribution
 
 tfd = tfp.distributions
 
@@ -36,19 +43,28 @@ class ConditionalNormal(AllVariables, tf.Module):
     reparameterization_type, batch_shape = tfd.FULLY_REPARAMETERIZED, tf.TensorShape([])
     is_exact, draws = True, False
 
-    def __init__(self, event_shape, conditioner, transform=None, dtype=tf.float32, name="ConditionalNormal"):
+    def __init__(
+        self,
+        event_shape: Shape,
+        conditioner: TensorFunction | InContext,
+        transform: Transform | None = None,
+        dtype: tf.DType | str = tf.float32,
+        name: str = "ConditionalNormal",
+    ) -> None:
         super().__init__(name=name)
         shape = as_shape(event_shape)
         self.event_shape, self.dtype = tf.TensorShape(shape), tf.as_dtype(dtype)
         self.whiten = ConditionalTransform(shape, conditioner, transform, dtype, name=name)
         self._normal = StandardNormal(shape, dtype)
 
-    def score(self, z, context: Context, seed=None):
+    def score(self, z: tf.Tensor, context: Context, seed: tf.Tensor | None = None) -> tf.Tensor:
         """The log-density of outputs (n, *event_shape)."""
         (residual,), log_det = self.whiten.forward_and_log_det([z], context)
         return self._normal.log_prob(residual) + log_det
 
-    def draw(self, n, context: Context, seed, temperature=1.0):
+    def draw(
+        self, n: int | tf.Tensor, context: Context, seed: tf.Tensor, temperature: float | tf.Tensor = 1.0
+    ) -> tf.Tensor:
         """Draws one output for each row of the condition."""
         normal = self._normal.sample(n, seed=seed) * tf.cast(temperature, self.dtype)
         return self.whiten.inverse_and_log_det([normal], context)[0][0]
@@ -57,7 +73,7 @@ class ConditionalNormal(AllVariables, tf.Module):
         """The bijector that makes the output standard normal."""
         return self.whiten
 
-    def given(self, condition) -> tfd.TransformedDistribution:
+    def given(self, condition: TensorLike) -> tfd.TransformedDistribution:
         """The density at one value of the condition."""
         return tfd.TransformedDistribution(self._normal, Inverted(Given(self.whiten, condition)))
 
@@ -65,23 +81,25 @@ class ConditionalNormal(AllVariables, tf.Module):
 class PlainBase:
     """A distribution of TFP as a base: without a batch shape, the same whatever the condition."""
 
-    def __init__(self, distribution):
+    def __init__(self, distribution: tfd.Distribution) -> None:
         self.distribution = distribution
         self.draws = isinstance(distribution, GivenFlow)  # A flow at one condition may have noise.
         self.is_exact = getattr(distribution, "is_exact", True)
 
-    def given(self, condition):
+    def given(self, condition: TensorLike | None) -> tfd.Distribution:
         return self.distribution
 
-    def as_layer(self):
+    def as_layer(self) -> None:
         if not isinstance(self.distribution, StandardNormal):
             raise ValueError(f"Only normal bases can be made part of a bijector. Received: {self.distribution.name}")
         return None  # It is standard normal as it is.
 
-    def score(self, z, context, seed=None):
+    def score(self, z: tf.Tensor, context: Context, seed: tf.Tensor | None = None) -> tf.Tensor:
         return self.distribution.log_prob(z, seed=seed) if self.draws else self.distribution.log_prob(z)
 
-    def draw(self, n, context, seed, temperature=1.0):
+    def draw(
+        self, n: int | tf.Tensor, context: Context, seed: tf.Tensor, temperature: float | tf.Tensor = 1.0
+    ) -> tf.Tensor:
         distribution, is_cold = self.distribution, tf.is_tensor(temperature) or temperature != 1
         if not is_cold or isinstance(distribution, StandardUniform):
             return distribution.sample([n], seed=seed)
@@ -101,19 +119,21 @@ class FlowBase:
 
     draws = True
 
-    def __init__(self, flow):
+    def __init__(self, flow: "FlowDistribution") -> None:
         self.flow, self.is_exact = flow, flow.is_exact
 
-    def given(self, condition):
+    def given(self, condition: TensorLike | None) -> "FlowDistribution":
         return self.flow if self.flow.condition_shape is None else self.flow.at(condition)
 
-    def as_layer(self):
+    def as_layer(self) -> FlowBijector:
         return self.flow.standardized()
 
-    def score(self, z, context, seed=None):
+    def score(self, z: tf.Tensor, context: Context, seed: tf.Tensor | None = None) -> tf.Tensor:
         return self.flow.score(z, 1, seed, training=context.training, condition=self._condition(context))
 
-    def draw(self, n, context, seed, temperature=1.0):
+    def draw(
+        self, n: int | tf.Tensor, context: Context, seed: tf.Tensor, temperature: float | tf.Tensor = 1.0
+    ) -> tf.Tensor:
         return self.flow.generate(n, seed, temperature, condition=self._condition(context))
 
     def _condition(self, context):

@@ -1,5 +1,7 @@
 """The flow as a distribution over data: a bijection on the augmented space, with the noise integrated out."""
 
+from typing import Any
+
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -11,6 +13,7 @@ from tfp_flowify.bijectors.graph import Graph, Node
 from tfp_flowify.core.checks import as_list, as_shape, check_parts, event_shapes
 from tfp_flowify.core.private import untracked
 from tfp_flowify.core.seeds import fold_in, salted, stateless_seed
+from tfp_flowify.core.types import Seed, Shape, TensorLike
 from tfp_flowify.core.variables import AllVariables
 from tfp_flowify.distributions.bases import ConditionalNormal, FlowBase, PlainBase
 from tfp_flowify.distributions.given import GivenFlow, condition_rows
@@ -53,7 +56,14 @@ class FlowDistribution(AllVariables, Unbatched):
     [5]
     """
 
-    def __init__(self, bijector, base=None, dtype=None, condition_shape=None, name="Flow"):
+    def __init__(
+        self,
+        bijector: FlowBijector,
+        base: tfd.Distribution | ConditionalNormal | list | tuple | None = None,
+        dtype: tf.DType | str | None = None,
+        condition_shape: Shape | None = None,
+        name: str = "Flow",
+    ) -> None:
         parameters = {
             "bijector": bijector,
             "base": base,
@@ -117,7 +127,7 @@ class FlowDistribution(AllVariables, Unbatched):
         base = parts[0] if len(parts) == 1 else tfd.JointDistributionSequential(parts)
         return tfd.TransformedDistribution(base, Inverted(self.bijector))
 
-    def given(self, condition) -> "GivenFlow":
+    def given(self, condition: TensorLike) -> "GivenFlow":
         """The distribution of x given a condition, with the leading axes of the condition as its batch shape.
 
         Args:
@@ -131,13 +141,13 @@ class FlowDistribution(AllVariables, Unbatched):
         """
         return GivenFlow(self, condition)
 
-    def at(self, condition) -> "FlowDistribution":
+    def at(self, condition: TensorLike) -> "FlowDistribution":
         """The flow at one value of the condition, without leading axes: a flow that takes none."""
         condition = self.admit_condition(condition)
         bases = [base.given(condition) for base in self._bases]
         return FlowDistribution(Given(self.bijector, condition), bases, self.dtype, name=self.name)
 
-    def admit_condition(self, condition):
+    def admit_condition(self, condition: TensorLike | None) -> tf.Tensor | None:
         """The condition as a tensor (..., *condition_shape); an error where it is missing, superfluous or misshapen."""
         if self.condition_shape is None:
             if condition is not None:
@@ -164,7 +174,7 @@ class FlowDistribution(AllVariables, Unbatched):
             nodes += [] if layer is None else [Node(layer, (name,), (name,))]
         return Graph(nodes, {"x": self.bijector.inputs[0]}, names, name=self.name)
 
-    def prepare(self, training: bool = False, condition=None) -> Context:
+    def prepare(self, training: bool = False, condition: TensorLike | None = None) -> Context:
         """A context for passes through the bijector: all that layers compute from their weights, computed once.
 
         Args:
@@ -173,7 +183,7 @@ class FlowDistribution(AllVariables, Unbatched):
         """
         return prepare(self._layers_to_prepare, training, condition)
 
-    def without_noise(self, x, condition=None):
+    def without_noise(self, x: TensorLike, condition: TensorLike | None = None) -> tf.Tensor | list[tf.Tensor]:
         """The ordinary network: noise zero, residuals ignored.
 
         Args:
@@ -186,7 +196,15 @@ class FlowDistribution(AllVariables, Unbatched):
             condition = tf.broadcast_to(condition, tf.concat([batch, self.condition_shape], axis=0))
         return self.bijector.without_noise(x, self.prepare(condition=condition))
 
-    def log_prob(self, value, name="log_prob", num_draws=1, seed=None, chunk_size=16, condition=None):
+    def log_prob(
+        self,
+        value: TensorLike,
+        name: str = "log_prob",
+        num_draws: int = 1,
+        seed: Seed = None,
+        chunk_size: int = 16,
+        condition: TensorLike | None = None,
+    ) -> tf.Tensor:
         """The log-density where the flow is exact, else a bound from `num_draws` draws of the noise.
 
         Args:
@@ -202,7 +220,7 @@ class FlowDistribution(AllVariables, Unbatched):
         arguments = {"num_draws": num_draws, "seed": seed, "chunk_size": min(chunk_size, num_draws)}
         return super().log_prob(self._admit(value), name=name, condition=self.admit_condition(condition), **arguments)
 
-    def prob(self, value, name="prob", **kwargs):
+    def prob(self, value: TensorLike, name: str = "prob", **kwargs: Any) -> tf.Tensor:
         """The exponential of `log_prob`, with the same arguments."""
         return tf.exp(self.log_prob(value, name, **kwargs))
 
@@ -218,7 +236,15 @@ class FlowDistribution(AllVariables, Unbatched):
         log_prob = self.score(points, num_draws, stateless_seed(seed), chunk_size, condition=condition)
         return tf.reshape(log_prob, batch)
 
-    def score(self, points, num_draws, seed, chunk_size=1, training=False, condition=None):
+    def score(
+        self,
+        points: tf.Tensor,
+        num_draws: int,
+        seed: tf.Tensor,
+        chunk_size: int = 1,
+        training: bool = False,
+        condition: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         """Computes `log_prob` for points (n, *event_shape) that are known to be right.
 
         Args:
@@ -233,7 +259,9 @@ class FlowDistribution(AllVariables, Unbatched):
             return self._log_weight(points, seed, context)
         return self._importance_weighted(points, num_draws, seed, chunk_size, context)
 
-    def score_apart(self, points, num_draws, seed, condition=None):
+    def score_apart(
+        self, points: tf.Tensor, num_draws: int, seed: tf.Tensor, condition: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes `log_prob` and apart from it the log-density of the network's output, in the mean over draws.
 
         The difference of the two is what remains: the log-density of x given the output. Arguments as for `score`.
@@ -278,7 +306,14 @@ class FlowDistribution(AllVariables, Unbatched):
             lambda i: self._log_weight(copies, fold_in(seed, i), context), points, num_draws, chunk_size
         )
 
-    def sample(self, sample_shape=(), seed=None, name="sample", condition=None, **kwargs):
+    def sample(
+        self,
+        sample_shape: Shape | int | tf.Tensor = (),
+        seed: Seed = None,
+        name: str = "sample",
+        condition: TensorLike | None = None,
+        **kwargs: Any,
+    ) -> tf.Tensor:
         """Draws (*sample_shape, *event_shape); with a condition, what `given(condition)` draws.
 
         Args:
@@ -295,7 +330,15 @@ class FlowDistribution(AllVariables, Unbatched):
     def _sample_n(self, n, seed=None, temperature=1.0, mean=False):
         return self.generate(n, stateless_seed(seed), temperature, mean)
 
-    def generate(self, n, seed, temperature=1.0, mean=False, condition=None, outputs=None):
+    def generate(
+        self,
+        n: int | tf.Tensor,
+        seed: tf.Tensor,
+        temperature: float | tf.Tensor = 1.0,
+        mean: bool = False,
+        condition: tf.Tensor | None = None,
+        outputs: list[tf.Tensor] | None = None,
+    ) -> tf.Tensor:
         """Draws n examples, for a seed that is a pair of int32 and n rows of the condition, where there is one.
 
         The other arguments are those of `sample`; `outputs`, where given, are those of the network, a list, so that
@@ -320,7 +363,7 @@ class FlowDistribution(AllVariables, Unbatched):
         finite = [tf.reduce_all(tf.math.is_finite(part), axis=list(range(1, part.shape.rank))) for part in parts]
         return parts[0], tf.reduce_all(tf.stack(finite), axis=0)
 
-    def mean_residuals(self, n) -> list:
+    def mean_residuals(self, n: int | tf.Tensor) -> list[tf.Tensor]:
         """The mean of what the network drops, n times."""
         return [tf.repeat(d.mean()[None], n, axis=0) for d in self.bijector.residuals]
 

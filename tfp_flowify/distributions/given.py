@@ -1,10 +1,16 @@
 """A conditional flow at given conditions, as a distribution with a batch shape."""
 
+from typing import TYPE_CHECKING, Any
+
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.core.seeds import stateless_seed
+from tfp_flowify.core.types import Shape, TensorLike
 from tfp_flowify.core.variables import AllVariables
+
+if TYPE_CHECKING:
+    from tfp_flowify.distributions.flow import FlowDistribution
 
 tfd = tfp.distributions
 
@@ -27,7 +33,7 @@ class GivenFlow(AllVariables, tfd.Distribution):
     [2]
     """
 
-    def __init__(self, flow, condition, name=None):
+    def __init__(self, flow: "FlowDistribution", condition: TensorLike, name: str | None = None) -> None:
         parameters = {"flow": flow, "condition": condition, "name": name}
         self.flow, self.condition = flow, flow.admit_condition(condition)
         super().__init__(
@@ -51,11 +57,11 @@ class GivenFlow(AllVariables, tfd.Distribution):
             raise ValueError(f"A joint is for one condition. Received: a batch of {tuple(self.batch_shape)}")
         return self.flow.at(self.condition).joint
 
-    def log_prob(self, value, name="log_prob", **kwargs):
+    def log_prob(self, value: TensorLike, name: str = "log_prob", **kwargs: Any) -> tf.Tensor:
         """See `FlowDistribution.log_prob`; the batch shape is broadcast against leading axes of the data."""
         return self.flow.log_prob(value, name=name, condition=self.condition, **kwargs)
 
-    def prob(self, value, name="prob", **kwargs):
+    def prob(self, value: TensorLike, name: str = "prob", **kwargs: Any) -> tf.Tensor:
         """The exponential of `log_prob`."""
         return tf.exp(self.log_prob(value, name, **kwargs))
 
@@ -79,6 +85,6 @@ class GivenFlow(AllVariables, tfd.Distribution):
         return {"condition": tfp.util.ParameterProperties(event_ndims=lambda given: len(given.flow.condition_shape))}
 
 
-def condition_rows(condition, batch, shape):
+def condition_rows(condition: tf.Tensor, batch: tf.Tensor, shape: Shape) -> tf.Tensor:
     """A condition broadcast to the leading axes `batch`, as rows."""
     return tf.reshape(tf.broadcast_to(condition, tf.concat([batch, shape], axis=0)), [-1, *shape])

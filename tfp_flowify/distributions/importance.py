@@ -1,11 +1,14 @@
 """The importance-weighted bound: the mean of many weights, in the memory of a few."""
 
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
 
 
-def log_mean_weight(log_weights, points, num_draws: int, chunk_size: int):
+def log_mean_weight(
+    log_weights: Callable[[tf.Tensor], tf.Tensor], points: tf.Tensor, num_draws: int, chunk_size: int
+) -> tf.Tensor:
     """The log of the mean of `num_draws` weights for each point, of which `chunk_size` are held at once.
 
     Args:

@@ -1,11 +1,16 @@
 """A network read backwards, as TFP's `TransformedDistribution` wants it."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_flowify.bijectors.base import FlowBijector
 from tfp_flowify.bijectors.context import Context
 from tfp_flowify.core.checks import as_list, bundle
 from tfp_flowify.core.private import BijectorCacheWithGreedyAttrs
+from tfp_flowify.core.types import TensorLike
 
 
 class Inverted(FlowBijector):
@@ -17,7 +22,7 @@ class Inverted(FlowBijector):
 
     _cache = BijectorCacheWithGreedyAttrs("_forward_pair", "_inverse_pair")
 
-    def __init__(self, bijector: FlowBijector):
+    def __init__(self, bijector: FlowBijector) -> None:
         self.bijector = bijector
         super().__init__(
             inputs=bijector.shapes_out,
@@ -26,13 +31,19 @@ class Inverted(FlowBijector):
             name=f"Inverted_{bijector.name}",
         )
 
-    def forward_and_log_det(self, parts, context):
+    def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return self.bijector.inverse_and_log_det(parts, context)
 
-    def inverse_and_log_det(self, parts, context):
+    def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
         return self.bijector.forward_and_log_det(parts, context)
 
-    def forward_log_det_jacobian(self, x, event_ndims=None, name="forward_log_det_jacobian", **kwargs):
+    def forward_log_det_jacobian(
+        self,
+        x: TensorLike,
+        event_ndims: int | Sequence[int] | None = None,
+        name: str = "forward_log_det_jacobian",
+        **kwargs: Any,
+    ) -> tf.Tensor:
         return tfp.bijectors.Bijector.forward_log_det_jacobian(self, x, event_ndims, name, **kwargs)
 
     def _forward_pair(self, x, condition=None):

@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 from tfp_flowify.augmentation import Unbatched
 from tfp_flowify.core.checks import parameter
 from tfp_flowify.core.seeds import stateless_seed
+from tfp_flowify.core.types import TensorLike
 from tfp_flowify.core.variables import AllVariables
 from tfp_flowify.math.limits import floored
 
@@ -27,7 +28,7 @@ class DiagonalNormal(AllVariables, Unbatched):
     [1.0, 1.0, 1.0]
     """
 
-    def __init__(self, loc, log_scale, name="DiagonalNormal"):
+    def __init__(self, loc: TensorLike, log_scale: TensorLike, name: str = "DiagonalNormal") -> None:
         parameters = {"loc": loc, "log_scale": log_scale, "name": name}
         self.loc = parameter(loc, "DiagonalNormal loc")
         self.log_scale = parameter(log_scale, "DiagonalNormal log_scale", self.loc.shape)

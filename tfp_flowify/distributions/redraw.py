@@ -1,5 +1,7 @@
 """Samples of a flow whose layers reach only a part of the space: what has no preimage is drawn again."""
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 
@@ -15,7 +17,9 @@ MESSAGE = (
 )
 
 
-def draw_until_preimage(draw_once, seed, event_ndims: int):
+def draw_until_preimage(
+    draw_once: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]], seed: tf.Tensor, event_ndims: int
+) -> tf.Tensor:
     """Draws again, up to a limit, what has no preimage: then samples follow the density, normalised.
 
     Args:

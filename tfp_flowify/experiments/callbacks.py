@@ -6,15 +6,20 @@ import signal
 import statistics
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.private import averaged
-from tfp_flowify.experiments.clock import clock_time
+from tfp_flowify.data import Data
+from tfp_flowify.experiments.clock import Clock, clock_time
 from tfp_flowify.experiments.figures import likelihoods
+from tfp_flowify.experiments.folder import RunFolder
 from tfp_flowify.experiments.machine import peak_memory
+from tfp_flowify.experiments.workers import Workers
 
 
 class CosineDecay(keras.callbacks.Callback):
@@ -26,20 +31,20 @@ class CosineDecay(keras.callbacks.Callback):
       workers: Those that train together. Where time counts, they go by the clock of the first, else they would part.
     """
 
-    def __init__(self, clock, learning_rate, workers):
+    def __init__(self, clock: Clock, learning_rate: float, workers: Workers):
         super().__init__()
         self.clock, self.learning_rate, self.workers = clock, learning_rate, workers
         self.warmup = min(100, clock.steps // 10 + 1) if clock.steps else 100
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         self.step = steps_of(self.model)  # Reading it each time would wait for the device.
         self.share = self._agreed_share()
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         warm = min(1.0, (self.step + 1) / self.warmup)
         self.model.optimizer.learning_rate = self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * self.share))
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self.step += 1
         if self.clock.budget is None or self.step % self.workers.agree_every == 0:
             self.share = self._agreed_share()
@@ -62,12 +67,14 @@ class StopWithoutProgress(keras.callbacks.Callback):
       log: Function called with each progress message.
     """
 
-    def __init__(self, patience: int, in_bits: bool, rows, workers, log=print):
+    def __init__(
+        self, patience: int, in_bits: bool, rows: Sequence[dict], workers: Workers, log: Callable[[str], Any] = print
+    ):
         super().__init__()
         self.patience, self.sign, self.workers, self.log = patience, 1 if in_bits else -1, workers, log
         self.figures = [self.sign * row["validation"] for row in rows]
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.figures.append(self.sign * logs["validation"])
         if self.workers.any(self.is_over) and not self.model.stop_training:
             self.model.stop_training = True
@@ -94,17 +101,17 @@ class Validation(keras.callbacks.Callback):
       most: Number of validation examples that are used, at most.
     """
 
-    def __init__(self, data, most: int):
+    def __init__(self, data: Data, most: int):
         super().__init__()
         self.x, self.given, self.in_bits = data.validation[:most], data.given("validation", slice(most)), data.is_image
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         logs["train"] = logs["bits_per_dim"] if self.in_bits else -logs["nll"]
         with averaged(self.model):
             logs["validation"] = float(np.mean(likelihoods(self.model, self.x, self.in_bits, seed=0, **self.given)))
 
 
-def steps_of(flow) -> int:
+def steps_of(flow: keras.Model) -> int:
     """The number of steps that the optimizer of a flow has taken."""
     return int(_read(flow.optimizer.iterations))
 
@@ -126,19 +133,19 @@ class StopWhereNotFinite(keras.callbacks.Callback):
       workers: Those that train together.
     """
 
-    def __init__(self, folder, batch_of, workers):
+    def __init__(self, folder: RunFolder, batch_of: Callable[[int], Any], workers: Workers):
         super().__init__()
         self.folder, self.batch_of, self.workers = folder, batch_of, workers
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         self.step = steps_of(self.model)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not math.isfinite(logs["loss"]):
             self._stop(self.step)
         self.step += 1
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if not math.isfinite(logs["validation"]):
             raise FloatingPointError(
                 f"The likelihood of the validation examples is {logs['validation']} behind step {self.step:,}, though "
@@ -184,26 +191,26 @@ class Recorder(keras.callbacks.Callback):
       rows: Rows of the epochs before.
     """
 
-    def __init__(self, folder, clock, in_bits, rows):
+    def __init__(self, folder: RunFolder, clock: Clock, in_bits: bool, rows: Sequence[dict]):
         super().__init__()
         self.folder, self.clock, self.rows = folder, clock, list(rows)
         self.loss = (lambda row: row["validation"]) if in_bits else (lambda row: -row["validation"])
         self.first_step, self.step_seconds = None, []
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         self.begun = time.perf_counter()
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         self.step_begun = time.perf_counter()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         now = time.perf_counter()
         if self.first_step is None:
             self.first_step = now - self.begun
         else:
             self.step_seconds.append(now - self.step_begun)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         row = {
             "epoch": epoch + 1,
             "steps": steps_of(self.model),
@@ -230,30 +237,30 @@ class Progress(keras.callbacks.Callback):
       stream: Where the line is written; standard output if left out.
     """
 
-    def __init__(self, clock, unit, stream=None):
+    def __init__(self, clock: Clock, unit: str, stream: TextIO | None = None):
         super().__init__()
         self.clock, self.unit, self.stream = clock, unit, stream or sys.stdout
         self.on_terminal, self.shown, self.validation = self.stream.isatty(), 0.0, None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         self.step = steps_of(self.model)
         self._write("compiling the training step ...", end="\n" if not self.on_terminal else "")
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self.epoch = epoch + 1
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self.step += 1
         if self.on_terminal and time.perf_counter() - self.shown > 0.25:
             self.shown = time.perf_counter()
             self._show(logs)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.validation = logs["validation"]
         if not self.on_terminal:
             self._show(logs, end="\n")
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None) -> None:
         if self.on_terminal:
             self._write("", end="\n")
 
@@ -288,7 +295,7 @@ class StopOnInterrupt(keras.callbacks.Callback):
 
     interrupted = False
 
-    def __init__(self, workers):
+    def __init__(self, workers: Workers):
         super().__init__()
         self.workers, self.signalled = workers, False
 
@@ -303,10 +310,10 @@ class StopOnInterrupt(keras.callbacks.Callback):
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         self.step = 0
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self.step += 1
         if self.step % self.workers.agree_every == 0 and self.workers.any(self.signalled):
             self.interrupted = self.model.stop_training = True

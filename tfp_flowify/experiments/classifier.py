@@ -3,13 +3,16 @@
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 from matplotlib.figure import Figure
 
 from tfp_flowify.core.seeds import seeded
+from tfp_flowify.core.types import PathLike, Shape
 from tfp_flowify.data import Data, load
 from tfp_flowify.diagnostics import auroc, corruptions
 from tfp_flowify.experiments.folder import RunFolder
@@ -54,7 +57,7 @@ class ClassifierOptions:
     seed: int = 0
 
 
-def build_classifier(shape, classes: int, levels: int) -> keras.Model:
+def build_classifier(shape: Shape, classes: int, levels: int) -> keras.Model:
     """An ordinary network: convolutions, ReLU, max pooling, dense layers, softmax.
 
     >>> build_classifier((8, 8, 1), 10, 17).output_shape
@@ -67,7 +70,7 @@ def build_classifier(shape, classes: int, levels: int) -> keras.Model:
     return keras.Sequential(stack, name="classifier")
 
 
-def run(options: ClassifierOptions, out, log=print) -> dict | None:
+def run(options: ClassifierOptions, out: PathLike, log: Callable[[str], Any] = print) -> dict | None:
     """Trains a classifier the ordinary way, flowifies it, fits its densities, and writes what was found to a folder.
 
     What is there already is not done again, so that a run that was ended goes on where it was.

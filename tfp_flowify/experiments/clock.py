@@ -13,7 +13,7 @@ class Clock:
       seconds_before: Seconds spent before it was resumed.
     """
 
-    def __init__(self, minutes=None, steps=None, seconds_before=0.0):
+    def __init__(self, minutes: float | None = None, steps: int | None = None, seconds_before: float = 0.0):
         self.budget = None if minutes is None else 60 * minutes
         self.steps, self.begun = steps, time.perf_counter() - seconds_before
 

@@ -7,7 +7,10 @@ import json
 import os
 import shutil
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+
+from tfp_flowify.core.types import PathLike
 
 #: Checksums that are kept for each file: of the newest, of its spare, of one that is being written.
 KEPT = 3
@@ -24,11 +27,11 @@ class DurableFiles:
       path: Path of the folder.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: PathLike):
         self.checksums_file = Path(path) / "checksums.json"
 
     @contextlib.contextmanager
-    def replaced(self, path, spare_is_copy: bool = True):
+    def replaced(self, path: PathLike, spare_is_copy: bool = True) -> Iterator[Path]:
         """Gives a path to write to, whose file then takes the place of another.
 
         Args:
@@ -57,16 +60,16 @@ class DurableFiles:
             new.unlink(missing_ok=True)
             _beside(spare, "new").unlink(missing_ok=True)
 
-    def exists(self, path) -> bool:
+    def exists(self, path: PathLike) -> bool:
         """Whether there is such a file, or its spare."""
         return Path(path).is_file() or _beside(path, "spare").is_file()
 
-    def remove(self, path):
+    def remove(self, path: PathLike) -> None:
         """Removes a file and its spare."""
         _beside(path, "spare").unlink(missing_ok=True)
         Path(path).unlink(missing_ok=True)
 
-    def whole(self, path) -> Path | None:
+    def whole(self, path: PathLike) -> Path | None:
         """The file, where it is as it was written; else its spare, with a warning; None where both are damaged."""
         path, spare = Path(path), _beside(path, "spare")
         if self._is_whole(path, path.name):
@@ -78,7 +81,7 @@ class DurableFiles:
         warnings.warn(f"{path} {what}, and so is its spare.", stacklevel=2)
         return None
 
-    def restore(self, path):
+    def restore(self, path: PathLike) -> None:
         """Makes a damaged or missing file anew from its spare, or the spare from the file."""
         whole = self.whole(path) if self.exists(path) else None
         for other in (Path(path), _beside(path, "spare")):
@@ -87,7 +90,7 @@ class DurableFiles:
                     shutil.copyfile(whole, new)
                     _to_disk(new)
 
-    def remove_leftovers(self):
+    def remove_leftovers(self) -> None:
         """Removes what a killed process was writing."""
         for path in self.checksums_file.parent.glob(".new_*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -116,7 +119,7 @@ class DurableFiles:
 
 
 @contextlib.contextmanager
-def moved_into(path):
+def moved_into(path: PathLike) -> Iterator[Path]:
     """Gives a path beside another one, whose file takes its place when all has gone well: no spare, no checksum."""
     new = _beside(path, "new")
     try:

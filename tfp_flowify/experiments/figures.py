@@ -2,8 +2,14 @@
 
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
+import keras
 import numpy as np
+
+from tfp_flowify.core.types import TensorLike
+from tfp_flowify.data import Data
 
 #: So many examples go forward and back, at most.
 ROUND_TRIPS = 200
@@ -15,18 +21,24 @@ CHANGED = 1e-2
 LARGEST_SHARE = 1e-3
 
 
-def unit_of(data) -> str:
+def unit_of(data: Data) -> str:
     """The unit in which likelihoods of data are given."""
     return "bits/dim" if data.is_image else "nats"
 
 
-def likelihoods(flow, x, in_bits: bool, **kwargs) -> np.ndarray:
+def likelihoods(flow: Any, x: TensorLike, in_bits: bool, **kwargs: Any) -> np.ndarray:
     """Bits per dimension or nats, for each example."""
     return np.asarray(flow.bits_per_dim(x, **kwargs) if in_bits else flow.log_prob(x, **kwargs), np.float64)
 
 
 def evaluate(
-    flow, data, draws: int = 100, weighted_examples: int = 1000, split: str = "test", seed: int = 0, log=print
+    flow: Any,
+    data: Data,
+    draws: int = 100,
+    weighted_examples: int = 1000,
+    split: str = "test",
+    seed: int = 0,
+    log: Callable[[str], Any] = print,
 ) -> dict:
     """Likelihoods of a split: with one draw of the noise, and importance-weighted with many.
 
@@ -64,7 +76,7 @@ def evaluate(
     return {**figures, "importance_weighted_all": carried_over(figures), "round_trips": trips}
 
 
-def round_trips(flow, x, seed: int = 0, **given) -> dict:
+def round_trips(flow: Any, x: np.ndarray, seed: int = 0, **given: Any) -> dict:
     """How far examples are from where they were when they have gone forward through a flow and back.
 
     Without rounding they would be where they were. Where many are not, likelihoods and samples suffer from it too.
@@ -101,7 +113,7 @@ def carried_over(figures: dict) -> dict:
     return {"mean": single["mean"] + sign * gain["mean"], "standard_error": error, "examples": single["examples"]}
 
 
-def trained_numbers(flow) -> int:
+def trained_numbers(flow: keras.Model) -> int:
     """The number of weights that are trained: without fixed rotations and seeds."""
     return sum(math.prod(weight.shape) for weight in flow.trainable_variables)
 

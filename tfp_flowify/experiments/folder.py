@@ -5,9 +5,11 @@ import csv
 import json
 import shutil
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from tfp_flowify.core.private import averaged
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.experiments.durable import DurableFiles, moved_into
 from tfp_flowify.experiments.keras_file import load_keras_file
 from tfp_flowify.model import FlowModel
@@ -24,7 +26,7 @@ class RunFolder:
       path: Path of the folder.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: PathLike):
         self.path = Path(path)
         self.config, self.history_file = self.path / "config.json", self.path / "history.csv"
         self.last, self.best = self.path / "last.keras", self.path / "best.keras"
@@ -37,18 +39,18 @@ class RunFolder:
         """Whether there is a run in the folder."""
         return self.files.exists(self.config)
 
-    def make_new(self):
+    def make_new(self) -> None:
         """Makes the folder; raises an error where it holds a run already."""
         if self.holds_run:
             raise FileExistsError(f"{self.path} holds a run already. Resume it, or give another folder (out=DIR).")
         self.make()
 
-    def start(self, config: dict):
+    def start(self, config: dict) -> None:
         """Keeps the arguments of a new run."""
         self.make_new()
         self.write_config(config)
 
-    def make(self):
+    def make(self) -> None:
         """Makes the folder; an error where it cannot be written to, before any work is done."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -61,12 +63,12 @@ class RunFolder:
                 f"{self.path} cannot be written to ({error.strerror}). Give another folder (out=DIR)."
             ) from error
 
-    def restore(self):
+    def restore(self) -> None:
         """Makes damaged files anew from their spares, with a warning for each, before a run goes on."""
         for path in (self.config, self.history_file, self.best, self.last):
             self.files.restore(path)
 
-    def remove_report(self):
+    def remove_report(self) -> None:
         """Takes back what says that the run is complete, before it is trained further."""
         self.files.remove(self.report)
         self.page.unlink(missing_ok=True)
@@ -83,12 +85,12 @@ class RunFolder:
             raise ValueError(f"{self.config} is damaged: it does not say what data and model the run is of.")
         return config
 
-    def write_config(self, config: dict):
+    def write_config(self, config: dict) -> None:
         """Keeps the arguments of the run."""
         with self.files.replaced(self.config) as new:
             new.write_text(_as_json(config))
 
-    def write_report(self, report: dict):
+    def write_report(self, report: dict) -> None:
         """Keeps the figures of the run, and says that it is complete."""
         with self.files.replaced(self.report) as new:
             new.write_text(_as_json(report))
@@ -115,14 +117,14 @@ class RunFolder:
             except (ValueError, TypeError, AttributeError, KeyError) as error:
                 raise ValueError(f"{self.history_file} is damaged: {type(error).__name__} {error}") from error
 
-    def write_history(self, rows: list):
+    def write_history(self, rows: list) -> None:
         """All rows, at once."""
         with self.files.replaced(self.history_file) as new, open(new, "w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
 
-    def save(self, flow, is_best: bool):
+    def save(self, flow: FlowModel, is_best: bool) -> None:
         """Keeps a flow as the last, and maybe as the best. The last goes last: a kill before it repeats an epoch.
 
         Where weights are averaged, the best has the averages.
@@ -133,12 +135,12 @@ class RunFolder:
                 with self.files.replaced(self.best) as new_best, averaged(flow) as differs:
                     flow.save(new_best) if differs else shutil.copyfile(new_last, new_best)
 
-    def save_before_failure(self, flow):
+    def save_before_failure(self, flow: FlowModel) -> None:
         """Keeps a flow as it was before a step that failed."""
         with moved_into(self.before_failure) as new:
             flow.save(new)
 
-    def load(self, path=None) -> FlowModel:
+    def load(self, path: Path | None = None) -> FlowModel:
         """The best flow, or that of a given file; where it is damaged, that of its spare."""
         path = path or (self.best if self.files.exists(self.best) else self.last)
         if not self.files.exists(path):
@@ -156,7 +158,7 @@ class RunFolder:
         return load_flow(path)
 
     @contextlib.contextmanager
-    def replaced_export(self):
+    def replaced_export(self) -> Iterator[Path]:
         """Gives a path to export to, whose folder then takes the place of the SavedModel."""
         new = self.path / f".new_{self.saved_model.name}"
         shutil.rmtree(new, ignore_errors=True)
@@ -179,7 +181,7 @@ def _number(text):
     return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
-def load_flow(path) -> FlowModel:
+def load_flow(path: PathLike) -> FlowModel:
     """The flow of a `.keras` file; an error that says what is wrong with it. No code from the file is run."""
     if Path(path).suffix != ".keras":
         raise ValueError(f"{path} is not a .keras file.")

@@ -6,11 +6,12 @@ from tfp_flowify import zoo
 from tfp_flowify.conversion import flowify
 from tfp_flowify.data import Data
 from tfp_flowify.experiments.keras_file import load_keras_file
-from tfp_flowify.experiments.options import is_file
+from tfp_flowify.experiments.options import Options, is_file
+from tfp_flowify.model import FlowModel
 from tfp_flowify.optimizer import FusedAdam
 
 
-def build_flow(options, data: Data):
+def build_flow(options: Options, data: Data) -> FlowModel:
     """The flow that options name, for data of this shape, with the weights that it starts from by itself."""
     named = {name: getattr(options, name) for name in ("transform", "stages", "density", "dropout")}
     density = {**named, **options.arguments}
@@ -22,7 +23,7 @@ def build_flow(options, data: Data):
     return zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, condition, **density)
 
 
-def fresh_flow(options, data: Data):
+def fresh_flow(options: Options, data: Data) -> FlowModel:
     """That flow, looking at some of the data, compiled for its first step."""
     flow = build_flow(options, data)
     spread = np.linspace(0, len(data.train) - 1, min(500, len(data.train))).astype(int)
@@ -43,7 +44,7 @@ def _optimizer(options):
     )
 
 
-def uses_xla(options) -> bool:
+def uses_xla(options: Options) -> bool:
     """Whether the training step is compiled by XLA, which does not go with several devices."""
     return bool(options.xla) and options.strategy == "none"
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfp_flowify.core.archives import check_contents, members
 from tfp_flowify.core.checks import RefusedError, first_line
 from tfp_flowify.core.memory import check_memory, in_words
+from tfp_flowify.core.types import PathLike
 
 #: What Keras writes into an archive.
 MEMBERS = ("config.json", "metadata.json", "model.weights.h5", "model.weights.npz")
@@ -20,7 +21,7 @@ MOST_EXPANSION, SMALL = 100, 2**20
 PROGRAMS = ("Lambda", "__lambda__", "TFSMLayer")
 
 
-def load_keras_file(path, compile: bool = True) -> keras.Model:
+def load_keras_file(path: PathLike, compile: bool = True) -> keras.Model:
     """The model of a `.keras` file, in Keras' safe mode; an error that says what is wrong with the file.
 
     A file says how large its layers are, and Keras makes them before it reads their weights: one that lies about that
@@ -42,7 +43,7 @@ def load_keras_file(path, compile: bool = True) -> keras.Model:
         ) from error
 
 
-def check_keras_file(path, compile: bool = True):
+def check_keras_file(path: PathLike, compile: bool = True) -> None:
     """Raises a ValueError where a file is not as Keras writes it, is too large when unpacked, or holds programs."""
     found = members(path)
     for member in found:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfp_flowify import zoo
 from tfp_flowify.data import NAMES, Data
+from tfp_flowify.experiments.folder import RunFolder
 
 #: Options that may be zero; all other numbers are positive.
 MAY_BE_ZERO = ("seed", "clip_norm", "weight_decay", "average", "dropout", "shift", "patience")
@@ -127,7 +128,7 @@ def _absolute(path) -> str:
     return str(Path(path).expanduser().absolute())
 
 
-def options_of(folder, given: dict) -> Options:
+def options_of(folder: RunFolder, given: dict) -> Options:
     """The options that a run was started with; some may be given anew."""
     config = folder.read_config()
     kept = {field.name: config[field.name] for field in dataclasses.fields(Options) if field.name in config}

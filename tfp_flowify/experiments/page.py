@@ -2,6 +2,8 @@
 
 import base64
 import html
+from collections.abc import Iterable
+from pathlib import Path
 
 from tfp_flowify.experiments.durable import moved_into
 from tfp_flowify.experiments.figures import carried_over, rows_of
@@ -31,7 +33,7 @@ CAPTIONS = {
 }
 
 
-def write_page(folder, report: dict, config: dict, pictures):
+def write_page(folder: Path, report: dict, config: dict, pictures: Iterable[str]) -> None:
     """Writes `report.html` into the folder of a run."""
     rows = "".join(f"<tr><td>{_text(name)}</td><td>{_text(value)}</td></tr>" for name, value in rows_of(report))
     figures = "".join(_figure(folder / name, CAPTIONS.get(name, name)) for name in pictures)

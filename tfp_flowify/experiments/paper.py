@@ -28,7 +28,7 @@ class Experiment:
     def is_image(self) -> bool:
         return self.data in ("mnist", "cifar10")
 
-    def arguments(self, minutes=None) -> list:
+    def arguments(self, minutes: float | None = None) -> list:
         """The arguments of `tfp-flowify train`, but for folders."""
         noise = ["--noise", self.noise] if self.noise else []
         return ["--data", self.data, "--model", self.model, *noise, "--minutes", f"{minutes or self.minutes:g}"]

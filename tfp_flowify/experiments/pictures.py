@@ -1,10 +1,14 @@
 """The pictures of a run."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from tfp_flowify.core.types import PathLike
+from tfp_flowify.data import Data
+from tfp_flowify.model import FlowModel
 from tfp_flowify.plots import save_panels
 
 COUNT = 64
@@ -13,7 +17,7 @@ COUNT = 64
 PER_CLASS = 10
 
 
-def draw_all(folder, flow, data, history, temperature: float = 1.0) -> list:
+def draw_all(folder: Path, flow: FlowModel, data: Data, history: list, temperature: float = 1.0) -> list:
     """Writes the pictures of a run; their names."""
     draw_curves(folder / "curves.png", history, "bits per dimension" if data.is_image else "nats")
     draw = draw_image_samples if data.is_image else draw_table_samples
@@ -21,7 +25,7 @@ def draw_all(folder, flow, data, history, temperature: float = 1.0) -> list:
     return ["samples_mean.png", "samples.png", "reconstructions.png", "curves.png"]
 
 
-def draw_curves(path, history, unit: str):
+def draw_curves(path: PathLike, history: list, unit: str) -> None:
     """Training and validation likelihood against minutes."""
     figure = Figure(figsize=(7, 4), dpi=120, layout="constrained")
     axis = figure.subplots()
@@ -41,7 +45,7 @@ def draw_curves(path, history, unit: str):
     figure.savefig(path)
 
 
-def draw_image_samples(folder, flow, data, temperature):
+def draw_image_samples(folder: Path, flow: FlowModel, data: Data, temperature: float) -> None:
     """The paper's two columns, with the same outputs; and examples with what the output tells of them."""
     limits = (0, data.levels - 1) if data.levels else (float(data.train.min()), float(data.train.max()))
     drawn, columns, note = {"temperature": temperature, "seed": 0}, None, ""
@@ -61,7 +65,7 @@ def draw_image_samples(folder, flow, data, temperature):
     save_panels(folder / "reconstructions.png", {title: pairs}, limits, columns=8)
 
 
-def draw_table_samples(folder, flow, data, temperature):
+def draw_table_samples(folder: Path, flow: FlowModel, data: Data, temperature: float) -> None:
     """Histograms of columns, of test examples and of samples; and reconstructed against true values."""
     count = min(10_000, len(data.test))
     x = data.test[:count]

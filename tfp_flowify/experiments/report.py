@@ -1,11 +1,17 @@
 """The results of a run: figures, pictures, a SavedModel and one page with all of it."""
 
+from collections.abc import Callable
+from typing import Any
+
+from tfp_flowify.data import Data
 from tfp_flowify.experiments.figures import evaluate, table, trained_numbers
+from tfp_flowify.experiments.folder import RunFolder
 from tfp_flowify.experiments.page import write_page
 from tfp_flowify.experiments.pictures import draw_all
+from tfp_flowify.model import FlowModel
 
 
-def write_report(folder, flow, data, log=print) -> dict:
+def write_report(folder: RunFolder, flow: FlowModel, data: Data, log: Callable[[str], Any] = print) -> dict:
     """Writes figures, pictures, SavedModel and page of a run, from its best flow.
 
     Args:

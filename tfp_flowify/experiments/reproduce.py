@@ -4,14 +4,16 @@ import fnmatch
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.experiments.folder import RunFolder
-from tfp_flowify.experiments.paper import EXPERIMENTS
+from tfp_flowify.experiments.paper import EXPERIMENTS, Experiment
 from tfp_flowify.experiments.results_page import write_results
 
 
-def chosen(patterns) -> list:
+def chosen(patterns: Iterable[str] | None) -> list:
     """The experiments whose names match, in the order of the patterns; all for None."""
     if not patterns:
         return list(EXPERIMENTS)
@@ -25,7 +27,9 @@ def chosen(patterns) -> list:
     return found
 
 
-def reproduce(experiments, runs, out, folders: dict, minutes=None) -> list:
+def reproduce(
+    experiments: Sequence[Experiment], runs: PathLike, out: PathLike, folders: dict, minutes: float | None = None
+) -> list:
     """Runs experiments one after the other; the names of those that failed.
 
     Args:

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.experiments.durable import moved_into
 from tfp_flowify.experiments.figures import carried_over
 from tfp_flowify.experiments.folder import RunFolder
@@ -26,7 +27,7 @@ TRAINING_EXAMPLES = {"power": 1_659_917, "gas": 852_174, "hepmass": 315_123, "mi
 FILES = ("report.json", "history.csv", "samples.png", "samples_mean.png", "curves.png")
 
 
-def write_results(runs, out) -> Path:
+def write_results(runs: PathLike, out: PathLike) -> Path:
     """Writes README.md into a folder, beside reports and pictures of all finished runs; the path of the page.
 
     Reports that are in the folder already, from other runs, stay and count too.

@@ -2,12 +2,14 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.checks import first_line, whole_number
 from tfp_flowify.core.seeds import numbered, stateless_seed
+from tfp_flowify.core.types import PathLike, Seed, TensorLike
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.experiments.folder import RunFolder, load_flow
 from tfp_flowify.model.condition import CONDITION
@@ -36,7 +38,7 @@ class SavedModelFlow:
       path: Path of the folder.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: PathLike):
         missing = [name for name in FILES if not (Path(path) / name).is_file()]
         if missing:
             raise FileNotFoundError(
@@ -72,7 +74,14 @@ class SavedModelFlow:
         """Whether it is a conditional flow."""
         return bool(self._given)
 
-    def log_prob(self, x, num_draws=1, seed=0, batch_size=1024, condition=None):
+    def log_prob(
+        self,
+        x: TensorLike,
+        num_draws: int = 1,
+        seed: Seed = 0,
+        batch_size: int = 1024,
+        condition: TensorLike | None = None,
+    ) -> tf.Tensor:
         """As for a flow. Draws beyond those of the export are weighed here; fewer than those there cannot be had."""
         x = self._check.array(x)
         num_draws, batch_size = whole_number("num_draws", num_draws), whole_number("batch_size", batch_size)
@@ -86,11 +95,19 @@ class SavedModelFlow:
             total.append(tf.reduce_logsumexp(tf.stack(draws), axis=0) - np.log(calls))
         return tf.concat(total, axis=0)
 
-    def bits_per_dim(self, x, **kwargs):
+    def bits_per_dim(self, x: TensorLike, **kwargs: Any) -> tf.Tensor:
         """As for a flow."""
         return bits_per_dim(self.log_prob(x, **kwargs), self.event_shape)
 
-    def sample(self, n, temperature=1.0, mean=False, seed=0, batch_size=1024, condition=None):
+    def sample(
+        self,
+        n: int,
+        temperature: float = 1.0,
+        mean: bool = False,
+        seed: Seed = 0,
+        batch_size: int = 1024,
+        condition: TensorLike | None = None,
+    ) -> tf.Tensor:
         """As for a flow."""
         if mean:
             raise ValueError("A SavedModel draws all parts. For mean samples, give the run folder or the .keras file.")
@@ -103,13 +120,13 @@ class SavedModelFlow:
             drawn.append(call(n=size, temperature=temperature, seed=s, **rows)["x"])
         return tf.concat(drawn, axis=0)
 
-    def encode(self, x, seed=0, condition=None) -> dict:
+    def encode(self, x: TensorLike, seed: Seed = 0, condition: TensorLike | None = None) -> dict:
         """As for a flow; the parts are a dict. Nothing is cut into batches."""
         x = self._check.array(x)
         call, given = self.signatures["encode"], self._leaves(condition, len(x))
         return call(x=tf.cast(x, self.spec.dtype), seed=stateless_seed(seed), **given)
 
-    def decode(self, parts: dict, condition=None):
+    def decode(self, parts: dict, condition: TensorLike | None = None) -> tf.Tensor:
         """As for a flow, from what `encode` gave."""
         count = len(next(iter(parts.values())))
         return self.signatures["decode"](**parts, **self._leaves(condition, count))["x"]
@@ -132,7 +149,7 @@ class SavedModelFlow:
         return {CONDITION: tf.cast(value if len(value) == count else np.repeat(value, count, axis=0), spec.dtype)}
 
 
-def open_flow(path):
+def open_flow(path: PathLike) -> tuple:
     """A flow with `log_prob`, `bits_per_dim` and `sample`, and the config of its run, or {}.
 
     Args:

@@ -2,11 +2,14 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfp_flowify.core.seeds import seeded
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.data import batches, load
 from tfp_flowify.experiments.callbacks import (
     CosineDecay,
@@ -34,7 +37,7 @@ LEAST_STEPS = 100
 FEW_EXAMPLES = 100
 
 
-def train(options: Options, out, log=print) -> dict | None:
+def train(options: Options, out: PathLike, log: Callable[[str], Any] = print) -> dict | None:
     """Trains a flow and writes all that belongs to the run into a folder.
 
     Args:
@@ -60,7 +63,7 @@ def train(options: Options, out, log=print) -> dict | None:
         return _run(flow, data, options, folder, workers, log)
 
 
-def resume(out, given: dict | None = None, log=print) -> dict | None:
+def resume(out: PathLike, given: dict | None = None, log: Callable[[str], Any] = print) -> dict | None:
     """Goes on with the run in a folder, from its last epoch, as if it had never stopped.
 
     Args:

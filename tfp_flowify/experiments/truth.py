@@ -1,19 +1,25 @@
 """Whether a trained flow is what it says: its log-dets beside those of Jacobians by autodiff, in double precision."""
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.conversion.prepare import default_policy
 from tfp_flowify.core.seeds import fold_in, stateless_seed
+from tfp_flowify.core.types import Seed, TensorLike
+from tfp_flowify.data import Data
 from tfp_flowify.experiments.fresh_flow import build_flow
+from tfp_flowify.experiments.options import Options
+from tfp_flowify.model import FlowModel
 
 #: Rows of a Jacobian that are computed at once.
 ROWS = 64
 
 
-def log_dets(distribution, x, seed=0) -> np.ndarray:
+def log_dets(distribution: Any, x: TensorLike, seed: Seed = 0) -> np.ndarray:
     """The log-det of a flow at some examples with one draw of the noise, and that of its whole Jacobian by autodiff.
 
     Whole numbers have no derivatives: there the map is from the noise alone, which has as many dimensions as go out.
@@ -43,7 +49,7 @@ def log_dets(distribution, x, seed=0) -> np.ndarray:
     return np.array(rows)
 
 
-def jacobian(function, parts) -> np.ndarray:
+def jacobian(function: Callable[[list], list], parts: Sequence[tf.Tensor]) -> np.ndarray:
     """The matrix of all derivatives of a function of one example.
 
     Args:
@@ -72,12 +78,12 @@ def jacobian(function, parts) -> np.ndarray:
     return np.concatenate(found)[:outputs]
 
 
-def copies_of(part, count: int):
+def copies_of(part: tf.Tensor, count: int) -> tf.Tensor:
     """One row so many times."""
     return tf.tile(part, [count, *[1] * (part.shape.rank - 1)])
 
 
-def in_double_precision(flow, options, data):
+def in_double_precision(flow: FlowModel, options: Options, data: Data) -> FlowModel:
     """A flow of the same weights in float64.
 
     Args:

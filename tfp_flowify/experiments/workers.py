@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -36,7 +38,7 @@ class Workers:
     (True, 0.5, False)
     """
 
-    def __init__(self, strategy):
+    def __init__(self, strategy: tf.distribute.Strategy):
         self.strategy, self.addresses, self.number = strategy, [], 0
         if is_multi_worker(strategy):
             self.addresses, self.number = _cluster()
@@ -59,7 +61,7 @@ class Workers:
         """Whether the flag is set on any worker. All of them must ask at the same moment."""
         return self._sum(lambda replica: float(flag), float(flag)) > 0
 
-    def wait_for_all(self):
+    def wait_for_all(self) -> None:
         """Waits until all workers are here: a process that ends would take the others with it."""
         self.any(False)
 
@@ -72,7 +74,7 @@ class Workers:
         return float(self.strategy.reduce("SUM", values, axis=None))
 
     @contextlib.contextmanager
-    def failures_told(self):
+    def failures_told(self) -> Iterator[None]:
         """Says what to do where the other workers are gone."""
         try:
             yield
@@ -86,7 +88,7 @@ class Workers:
             ) from error
 
 
-def make_strategy(name: str, log=print):
+def make_strategy(name: str, log: Callable[[str], Any] = print) -> tf.distribute.Strategy:
     """The strategy of this name: "none", "mirrored" for all devices of this machine, "multiworker" for many machines.
 
     Args:

@@ -3,10 +3,13 @@
 import dataclasses
 import json
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.diagnostics import (
     c2st,
     coverage,
@@ -66,7 +69,14 @@ class Options:
     seed: int = 0
 
 
-def run(tasks, simulations, estimators, folder, options: Options | None = None, log=print) -> list:
+def run(
+    tasks: Sequence[str],
+    simulations: Sequence[int],
+    estimators: Sequence[str],
+    folder: PathLike,
+    options: Options | None = None,
+    log: Callable[[str], Any] = print,
+) -> list:
     """Trains and measures posteriors; what is in the folder already is not done again.
 
     Args:
@@ -98,7 +108,7 @@ def run(tasks, simulations, estimators, folder, options: Options | None = None, 
     return results
 
 
-def measure(task_name: str, count: int, estimator_name: str, folder, options: Options) -> dict:
+def measure(task_name: str, count: int, estimator_name: str, folder: Path, options: Options) -> dict:
     """Trains one posterior and measures it: two-sample accuracy, calibration, and samples outside of the prior."""
     task, seed = TASKS[task_name](), options.seed
     theta, x = task.draw(count, seed + 1)
@@ -156,7 +166,7 @@ def describe(figures: dict) -> str:
     )
 
 
-def read(folder) -> list:
+def read(folder: PathLike) -> list:
     """The figures of all posteriors in a folder, in the order of tasks and simulations."""
     results = [json.loads(path.read_text()) for path in Path(folder).glob("*_*.json")]
     return sorted(results, key=lambda r: (list(TASKS).index(r["task"]), r["simulations"], r["estimator"]))

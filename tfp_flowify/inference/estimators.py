@@ -6,6 +6,7 @@ import numpy as np
 
 from tfp_flowify.core.seeds import seeded
 from tfp_flowify.inference.posterior import LEARNING_RATE, LOWER, PATIENCE, TIMES, fit_posterior, posterior_flow
+from tfp_flowify.inference.tasks import Task
 
 
 class FlowEstimator:
@@ -20,18 +21,18 @@ class FlowEstimator:
 
     name = "tfp_flowify"
 
-    def __init__(self, task, theta, x, minutes: float, seed: int = 0):
+    def __init__(self, task: Task, theta: np.ndarray, x: np.ndarray, minutes: float, seed: int = 0):
         with seeded(seed):
             condition = task.summary_network() or x.shape[1:]
             self.flow = posterior_flow(len(task.parameters), condition, task.low, task.high)
         self.figures = fit_posterior(self.flow, theta, x, minutes, batch_size_for(len(theta)), seed)
 
-    def sample(self, x, n: int, seed: int = 0) -> np.ndarray:
+    def sample(self, x: np.ndarray, n: int, seed: int = 0) -> np.ndarray:
         """n samples for each row of data: (n, rows, d)."""
         drawn = self.flow.sample(n * len(x), seed=seed, condition=np.tile(x, (n, 1)), batch_size=10_000)
         return np.asarray(drawn).reshape(n, len(x), -1)
 
-    def log_prob(self, theta, x) -> np.ndarray:
+    def log_prob(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Log-densities (n, rows) of parameters (n, rows, d) given rows of data."""
         flat = np.asarray(theta, np.float32).reshape(-1, theta.shape[-1])
         rows = np.tile(x, (len(theta), 1))
@@ -48,7 +49,7 @@ class ZukoEstimator:
 
     name = "zuko"
 
-    def __init__(self, task, theta, x, minutes: float, seed: int = 0):
+    def __init__(self, task: Task, theta: np.ndarray, x: np.ndarray, minutes: float, seed: int = 0):
         try:
             import torch
             import zuko
@@ -96,14 +97,14 @@ class ZukoEstimator:
         nats = -best - float(np.sum(np.log(self._scale[0][1])))
         return {"validation": nats, "epochs": epochs, "seconds": time.perf_counter() - begun}
 
-    def sample(self, x, n: int, seed: int = 0) -> np.ndarray:
+    def sample(self, x: np.ndarray, n: int, seed: int = 0) -> np.ndarray:
         """n samples for each row of data: (n, rows, d)."""
         torch, (mean, deviation) = self._torch, self._scale[0]
         torch.manual_seed(seed)
         with torch.no_grad():
             return self._flow(self._given(x)).sample((n,)).numpy() * deviation + mean
 
-    def log_prob(self, theta, x) -> np.ndarray:
+    def log_prob(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Log-densities (n, rows) of parameters (n, rows, d) given rows of data."""
         torch, (mean, deviation) = self._torch, self._scale[0]
         with torch.no_grad():

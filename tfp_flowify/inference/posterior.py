@@ -2,12 +2,15 @@
 
 import math
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import layers
+from tfp_flowify.core.types import Condition, Shape, TensorLike
 from tfp_flowify.model import FlowModel
 from tfp_flowify.optimizer import FusedAdam
 
@@ -31,7 +34,14 @@ PATIENCE = 400
 
 
 def posterior_flow(
-    features: int, condition, low=None, high=None, blocks: int = 5, width: int = 64, bins: int = 8, seed=None
+    features: int,
+    condition: keras.Model | Shape | dict[str, Shape],
+    low: Sequence[float] | np.ndarray | None = None,
+    high: Sequence[float] | np.ndarray | None = None,
+    blocks: int = 5,
+    width: int = 64,
+    bins: int = 8,
+    seed: int | None = None,
 ) -> FlowModel:
     """A flow for parameters given data: splines coupled in turns, with rotations between them. Exact.
 
@@ -57,7 +67,14 @@ def posterior_flow(
 
 
 def fit_posterior(
-    flow, theta, x, minutes: float = 1.0, batch_size: int = 128, seed: int = 0, adapt: bool = True, verbose=0
+    flow: FlowModel,
+    theta: TensorLike,
+    x: Condition,
+    minutes: float = 1.0,
+    batch_size: int = 128,
+    seed: int = 0,
+    adapt: bool = True,
+    verbose: int | str = 0,
 ) -> dict:
     """Trains a flow on simulations, until validation no longer improves or time is used up; keeps the best weights.
 
@@ -144,15 +161,15 @@ class Plateau(keras.callbacks.Callback):
         """The share of the time that is used up."""
         return min(1.0, (time.perf_counter() - self.begun) / (60 * self.minutes))
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         rate = LEARNING_RATE * LOWER**self.lowered * 0.5 * (1 + math.cos(math.pi * self._share()))
         self.model.optimizer.learning_rate = rate
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         if self._share() >= 1:
             self.model.stop_training = True
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.epochs, self.waited = self.epochs + 1, self.waited + 1
         if logs["val_nll"] < self.best:
             self.best, self.weights, self.waited = logs["val_nll"], self.model.get_weights(), 0
@@ -163,7 +180,7 @@ class Plateau(keras.callbacks.Callback):
         if self.lowered == TIMES:
             self.model.stop_training = True
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None) -> None:
         self._take_best()
 
     def _take_best(self):

@@ -1,9 +1,19 @@
 """Samples of densities that are known up to a constant: from fine grids, and from many chains."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 
-def sample_grid(log_density, low, high, n: int, generator, size: int = 200, zooms: int = 3) -> np.ndarray:
+def sample_grid(
+    log_density: Callable[[np.ndarray], np.ndarray],
+    low: Sequence[float] | np.ndarray,
+    high: Sequence[float] | np.ndarray,
+    n: int,
+    generator: np.random.Generator,
+    size: int = 200,
+    zooms: int = 3,
+) -> np.ndarray:
     """Samples of a density in the plane, from a grid that is drawn closer around its mass a few times.
 
     Args:
@@ -27,7 +37,14 @@ def sample_grid(log_density, low, high, n: int, generator, size: int = 200, zoom
     return chosen + width * generator.uniform(-0.5, 0.5, size=(n, 2))
 
 
-def sample_chains(log_density, start, n: int, generator, chains: int = 1000, steps: int = 3000) -> np.ndarray:
+def sample_chains(
+    log_density: Callable[[np.ndarray], np.ndarray],
+    start: Callable[[int], np.ndarray],
+    n: int,
+    generator: np.random.Generator,
+    chains: int = 1000,
+    steps: int = 3000,
+) -> np.ndarray:
     """Samples of a density by many chains with differential evolution moves (ter Braak 2006), the ends of all of them.
 
     Chains start where the density is high among many points, in proportion to it, so that all modes are found. Each

@@ -32,18 +32,18 @@ class Task(ABC):
     low = high = None
 
     @abstractmethod
-    def prior(self, n: int, generator) -> np.ndarray:
+    def prior(self, n: int, generator: np.random.Generator) -> np.ndarray:
         """n draws of the parameters, (n, d)."""
 
     @abstractmethod
-    def simulate(self, theta, generator) -> np.ndarray:
+    def simulate(self, theta: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Data for each row of parameters, (n, m)."""
 
     @abstractmethod
-    def reference(self, x, n: int, generator) -> np.ndarray:
+    def reference(self, x: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
         """n samples of the posterior given data x (m,)."""
 
-    def summary_network(self):
+    def summary_network(self) -> keras.Model | None:
         """A Keras model that embeds data, to be trained along; None where the flow takes data as they are."""
         return None
 
@@ -67,7 +67,7 @@ class Boxed(Task):
     def __init__(self):
         self.low, self.high = ([sign * self.side] * len(self.parameters) for sign in (-1.0, 1.0))
 
-    def prior(self, n, generator):
+    def prior(self, n: int, generator: np.random.Generator) -> np.ndarray:
         return generator.uniform(-self.side, self.side, size=(n, len(self.parameters)))
 
 
@@ -77,13 +77,13 @@ class GaussianLinear(Task):
     name, parameters = "gaussian_linear", tuple(f"theta {i}" for i in range(10))
     variance = 0.1
 
-    def prior(self, n, generator):
+    def prior(self, n: int, generator: np.random.Generator) -> np.ndarray:
         return generator.normal(0, math.sqrt(self.variance), size=(n, 10))
 
-    def simulate(self, theta, generator):
+    def simulate(self, theta: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         return theta + generator.normal(0, math.sqrt(self.variance), size=theta.shape)
 
-    def reference(self, x, n, generator):
+    def reference(self, x: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
         return generator.normal(x / 2, math.sqrt(self.variance / 2), size=(n, 10))
 
 
@@ -93,10 +93,10 @@ class GaussianLinearUniform(Boxed):
     name, parameters, side = "gaussian_linear_uniform", tuple(f"theta {i}" for i in range(10)), 1.0
     variance = 0.1
 
-    def simulate(self, theta, generator):
+    def simulate(self, theta: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         return theta + generator.normal(0, math.sqrt(self.variance), size=theta.shape)
 
-    def reference(self, x, n, generator):
+    def reference(self, x: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
         return _inside(lambda size: generator.normal(x, math.sqrt(self.variance), size=size), n, self.low, self.high)
 
 
@@ -105,10 +105,10 @@ class GaussianMixture(Boxed):
 
     name, parameters, side = "gaussian_mixture", ("theta 0", "theta 1"), 10.0
 
-    def simulate(self, theta, generator):
+    def simulate(self, theta: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         return theta + self._noise(theta.shape, generator)
 
-    def reference(self, x, n, generator):
+    def reference(self, x: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
         return _inside_rows(lambda count: x + self._noise((count, 2), generator), n, self.low, self.high)
 
     @staticmethod
@@ -126,11 +126,11 @@ class TwoMoons(Boxed):
 
     name, parameters, side = "two_moons", ("theta 0", "theta 1"), 1.0
 
-    def simulate(self, theta, generator):
+    def simulate(self, theta: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         first, second = (theta[:, 0] + theta[:, 1]) / math.sqrt(2), (theta[:, 1] - theta[:, 0]) / math.sqrt(2)
         return self._moon(len(theta), generator) + np.stack([-np.abs(first), second], axis=1)
 
-    def reference(self, x, n, generator):
+    def reference(self, x: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
         def draw(count):
             moon = self._moon(count, generator)
             first, second = moon[:, 0] - x[0], x[1] - moon[:, 1]
@@ -153,7 +153,7 @@ class Slcp(Boxed):
 
     name, parameters, side = "slcp", tuple(f"theta {i}" for i in range(5)), 3.0
 
-    def simulate(self, theta, generator):
+    def simulate(self, theta: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         noise = generator.normal(size=(len(theta), 4, 2))
         mean, first, second, rho = self._moments(theta)
         u = noise[..., 0]
@@ -161,7 +161,7 @@ class Slcp(Boxed):
         points = np.stack([mean[:, :1] + first[:, None] * u, mean[:, 1:] + second[:, None] * v], axis=-1)
         return points.reshape(-1, 8)
 
-    def log_likelihood(self, theta, x):
+    def log_likelihood(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The log-density of x (8,) at parameters (n, 5), up to a constant."""
         mean, first, second, rho = self._moments(theta)
         points = np.reshape(x, (4, 2))
@@ -171,7 +171,7 @@ class Slcp(Boxed):
         square = np.sum(u**2 - 2 * rho[:, None] * u * v + v**2, axis=1) / rest
         return -0.5 * square - 4 * (np.log(first) + np.log(second) + 0.5 * np.log(rest))
 
-    def reference(self, x, n, generator):
+    def reference(self, x: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
         """Chains over the quarter where both are positive, and then signs by chance."""
         low, high = np.array(self.low), np.array(self.high)
         low[2:4] = 1e-3
@@ -200,13 +200,13 @@ class Sir(Task):
     mean, deviation = np.log([0.4, 0.125]), np.array([0.5, 0.2])
     population, tested, days, steps_per_day = 1e6, 1000, np.linspace(0, 160, 11)[1:], 4
 
-    def prior(self, n, generator):
+    def prior(self, n: int, generator: np.random.Generator) -> np.ndarray:
         return generator.normal(self.mean, self.deviation, size=(n, 2))
 
-    def simulate(self, theta, generator):
+    def simulate(self, theta: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         return generator.binomial(self.tested, self.infected(theta)) / self.tested
 
-    def infected(self, theta) -> np.ndarray:
+    def infected(self, theta: np.ndarray) -> np.ndarray:
         """The share of people who are infected on the days of the counts, (n, 10)."""
         contact, recovery = np.exp(np.asarray(theta, np.float64)).T
         state = np.stack([np.full(len(theta), 1 - 1 / self.population), np.full(len(theta), 1 / self.population)])
@@ -226,7 +226,7 @@ class Sir(Task):
                 shares.append(np.clip(state[1], 0, 1))
         return np.stack(shares, axis=1)
 
-    def reference(self, x, n, generator):
+    def reference(self, x: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
         """From a fine grid around the mode."""
         counts = np.round(np.asarray(x, np.float64) * self.tested)
 
@@ -237,7 +237,7 @@ class Sir(Task):
 
         return sample_grid(log_density, self.mean - 4 * self.deviation, self.mean + 4 * self.deviation, n, generator)
 
-    def summary_network(self):
+    def summary_network(self) -> keras.Model:
         counts = keras.Input((10,))
         hidden = keras.layers.Reshape((10, 1))(keras.ops.log(counts + 1e-3))
         for filters in (16, 32):

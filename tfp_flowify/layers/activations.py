@@ -1,6 +1,7 @@
 """Activations, entry by entry. Those that reach only part of the line are `is_onto = False` as bijectors."""
 
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -9,8 +10,10 @@ import tensorflow_probability as tfp
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import positive
 from tfp_flowify.layers.base import FlowLayer, register
+from tfp_flowify.layers.densities import Densities
 
 tfb = tfp.bijectors
 
@@ -18,7 +21,7 @@ tfb = tfp.bijectors
 class Activation(FlowLayer):
     """A function of each entry."""
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
 
@@ -30,15 +33,15 @@ class LeakyReLU(Activation):
     [-1.0, 2.0]
     """
 
-    def __init__(self, negative_slope=0.3, **kwargs):
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Any):
         super().__init__(**kwargs)
         fb.LeakyReLU(negative_slope)  # Raises where it is not invertible.
         self.negative_slope = float(negative_slope)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.leaky_relu(x, self.negative_slope)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(fb.LeakyReLU(self.negative_slope), shape)
 
 
@@ -53,19 +56,19 @@ class PReLU(Activation):
     [[-0.5, 2.0]]
     """
 
-    def __init__(self, negative_slope=0.25, **kwargs):
+    def __init__(self, negative_slope: float = 0.25, **kwargs: Any):
         super().__init__(**kwargs)
         self.negative_slope = positive("negative_slope", negative_slope)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         start = keras.initializers.Constant(float(keras.ops.log(self.negative_slope)))
         self.log_slope = self.add_weight(name="log_slope", shape=[input_shape[-1]], initializer=start)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         slope = tf.cast(tf.exp(tf.convert_to_tensor(self.log_slope)), x.dtype)
         return tf.where(x < 0, slope * x, x)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(fb.PReLU(self.log_slope), shape)
 
 
@@ -86,14 +89,14 @@ class ReLU(Activation):
         "threshold": ((0, 0.0), "the threshold is zero; Stochastic(keras.layers.ReLU(...)) takes any"),
     }
 
-    def __init__(self, *args, noise_scale=1.0, **kwargs):
+    def __init__(self, *args: Any, noise_scale: float = 1.0, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.noise_scale = positive("noise_scale", noise_scale)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.relu(x)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         channels = shape[-1:]
         scale = densities.add("log_noise_scale", channels, float(keras.ops.log(self.noise_scale)))
         density = [densities.add_parameters(name, channels) for name in ("sign_logit", "log_scale")]
@@ -108,10 +111,10 @@ class Abs(Activation):
     [2.0, 2.0]
     """
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.absolute(x)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(fb.Abs(densities.add_parameters("sign_logit"), self.variable_dtype), shape)
 
 
@@ -123,14 +126,14 @@ class ELU(Activation):
     [0.0, 2.0]
     """
 
-    def __init__(self, alpha=1.0, **kwargs):
+    def __init__(self, alpha: float = 1.0, **kwargs: Any):
         super().__init__(**kwargs)
         self.alpha = positive("alpha", alpha)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.elu(x, self.alpha)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(fb.ELU(self.alpha), shape)
 
 
@@ -140,10 +143,10 @@ class _Fixed(Activation):
     function: staticmethod
     bijector: type
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.function(x)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(self.bijector(), shape)
 
 
@@ -227,16 +230,21 @@ class Logit(Activation):
     ([0.0], [0.0])
     """
 
-    def __init__(self, low=0.0, high=1.0, **kwargs):
+    def __init__(
+        self,
+        low: float | Sequence[float] | np.ndarray = 0.0,
+        high: float | Sequence[float] | np.ndarray = 1.0,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.autocast = False  # In half precision, numbers near the ends would be the ends.
         self.low, self.high = (np.asarray(side, np.float64).tolist() for side in (low, high))
         fb.Logit(self.low, self.high)  # Raises where that is no box.
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.run(self._bijector(x.shape[1:]), x)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return self._bijector(shape)
 
     def _bijector(self, shape):
@@ -259,21 +267,21 @@ class Spline(Activation):
     [[0.5, 3.0]]
     """
 
-    def __init__(self, bins=8, bound=2.0, per_channel=False, **kwargs):
+    def __init__(self, bins: int = 8, bound: float = 2.0, per_channel: bool = False, **kwargs: Any):
         super().__init__(**kwargs)
         self.bins, self.bound = whole_number("bins", bins), positive("bound", bound)
         self.per_channel = bool(per_channel)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         size = 3 * self.bins - 1
         shape = [input_shape[-1], size] if self.per_channel else [size]
         self.parameters = self.add_weight(name="parameters", shape=shape, initializer="zeros")
         self.spline = fb.Spline(self.parameters, self.bound)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.run(self.spline, x)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(self.spline, shape)
 
 
@@ -289,7 +297,9 @@ _BY_NAME = {
 }
 
 
-def activation_layer(activation, dtype=None) -> FlowLayer | None:
+def activation_layer(
+    activation: str | Callable | None, dtype: keras.DTypePolicy | str | None = None
+) -> FlowLayer | None:
     """The layer for an argument `activation`, or None for the identity.
 
     Args:

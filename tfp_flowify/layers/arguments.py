@@ -1,6 +1,12 @@
 """Arguments of layers, checked where they are given."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
 from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.types import Shape
 
 #: Arguments of Keras layers that can have one value here: the values that are accepted, and why there is no other.
 CHANNELS_LAST = {
@@ -11,14 +17,14 @@ CHANNELS_LAST = {
 }
 
 
-def positive(name: str, value) -> float:
+def positive(name: str, value: float) -> float:
     """A positive number, or an error that names it."""
     if not 0 < value < float("inf"):
         raise ValueError(f"{name} is a positive number. Received: {name}={value}")
     return float(value)
 
 
-def block_sizes(depth, dropout) -> tuple:
+def block_sizes(depth: int | None, dropout: float) -> tuple:
     """Depth and dropout of networks of residual blocks, checked."""
     depth, dropout = depth if depth is None else whole_number("depth", depth), share("dropout", dropout)
     if dropout and depth is None:
@@ -26,14 +32,14 @@ def block_sizes(depth, dropout) -> tuple:
     return depth, dropout
 
 
-def share(name: str, value) -> float:
+def share(name: str, value: float) -> float:
     """A share of something, less than all of it, or an error that names it."""
     if not 0 <= value < 1:
         raise ValueError(f"{name} is a share: zero or more, and less than one. Received: {name}={value}")
     return float(value)
 
 
-def sizes(name: str, value, ndims: int) -> tuple:
+def sizes(name: str, value: int | Sequence[int], ndims: int) -> tuple:
     """A number for all axes, or one for each."""
     values = tuple(value) if isinstance(value, list | tuple) else (value,) * ndims
     if len(values) != ndims:
@@ -41,7 +47,7 @@ def sizes(name: str, value, ndims: int) -> tuple:
     return tuple(whole_number(name, size) for size in values)
 
 
-def one_of(name: str, value, choices):
+def one_of(name: str, value: Any, choices: Sequence) -> Any:
     """One of some names, or an error that lists them."""
     if value not in choices:
         raise ValueError(f"{name} is one of {', '.join(map(repr, choices))}. Received: {name}={value!r}")
@@ -63,7 +69,7 @@ def drop_fixed(owner: str, fixed: dict, given: dict) -> dict:
     return {name: value for name, value in given.items() if name not in fixed}
 
 
-def check_full_precision(layer):
+def check_full_precision(layer: keras.layers.Layer) -> None:
     """Raises an error where the weights of a Keras layer would be in half precision."""
     if layer.variable_dtype not in ("float32", "float64"):
         raise ValueError(
@@ -72,7 +78,13 @@ def check_full_precision(layer):
         )
 
 
-def window_counts(sides, kernel_size, strides, padding, dilation=None) -> tuple:
+def window_counts(
+    sides: Sequence[int | None],
+    kernel_size: Sequence[int],
+    strides: Sequence[int],
+    padding: str,
+    dilation: Sequence[int] | None = None,
+) -> tuple:
     """The number of windows that fit along each side; None where the side is not known."""
     dilation = dilation or [1] * len(kernel_size)
     reach = [(kernel - 1) * apart for kernel, apart in zip(kernel_size, dilation, strict=True)]
@@ -86,7 +98,7 @@ def window_counts(sides, kernel_size, strides, padding, dilation=None) -> tuple:
     return tuple(counts)
 
 
-def check_image(name: str, shape, ndims: int = 2):
+def check_image(name: str, shape: Shape, ndims: int = 2) -> None:
     """Raises an error where a tensor is no batch of images, or of sequences for ndims 1."""
     if len(shape) != ndims + 2:
         expected = ("batch", *["side"] * ndims, "channels")

@@ -3,7 +3,8 @@
 import functools
 import inspect
 import math
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import keras
 import tensorflow as tf
@@ -11,8 +12,9 @@ import tensorflow as tf
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.core.checks import as_list, whole_number
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import block_sizes, check_full_precision, drop_fixed
-from tfp_flowify.layers.conditioners import PerChannel, ensure_built
+from tfp_flowify.layers.conditioners import KerasFunction, PerChannel, ensure_built
 from tfp_flowify.layers.densities import Densities, register
 from tfp_flowify.layers.networks import conditioner_for
 
@@ -20,6 +22,9 @@ from tfp_flowify.layers.networks import conditioner_for
 _OF_KERAS = ("self", "args", "kwargs", "name", "dtype", "trainable", "autocast", "activity_regularizer")
 
 __all__ = ["Dropping", "FlowLayer", "make_transform", "register"]
+
+#: A scalar function with parameters.
+Transform = transforms.Standardize | transforms.Spline | transforms.Mixture | transforms.Stack
 
 
 class FlowLayer(keras.layers.Layer):
@@ -51,26 +56,26 @@ class FlowLayer(keras.layers.Layer):
     #: Arguments of the Keras layer of the same name that can have one value here, in Keras' order.
     fixed_arguments: ClassVar = {}
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         kwargs.update(zip(self.fixed_arguments, args, strict=False))
         if len(args) > len(self.fixed_arguments):
             raise TypeError(f"{type(self).__name__} was given {len(args)} positional argument(s) too many: {args}")
         super().__init__(**drop_fixed(type(self).__name__, self.fixed_arguments, kwargs))
         check_full_precision(self)
 
-    def make_bijector(self, shape, densities: Densities) -> fb.FlowBijector:
+    def make_bijector(self, shape: Any, densities: Densities) -> fb.FlowBijector:
         raise NotImplementedError(f"{type(self).__name__} must define make_bijector(shape, densities).")
 
-    def add_weight(self, *args, autocast=False, **kwargs):
+    def add_weight(self, *args: Any, autocast: bool = False, **kwargs: Any) -> keras.Variable:
         return super().add_weight(*args, autocast=autocast, **kwargs)
 
-    def run(self, bijector, inputs, training=False):
+    def run(self, bijector: fb.FlowBijector, inputs: tf.Tensor | list, training: bool | None = False) -> tf.Tensor:
         """The ordinary layer as a bijector knows it, in full precision, of x or of [x, condition]."""
         x, *condition = [tf.cast(value, self.variable_dtype) for value in as_list(inputs)]
         context = fb.Context(training=bool(training), condition=condition[0] if condition else None)
         return tf.cast(bijector.without_noise(x, context), self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self._argument_names()}
         return {**super().get_config(), **own}
 
@@ -82,7 +87,7 @@ class FlowLayer(keras.layers.Layer):
         return [name for name in dict.fromkeys(names) if name not in _OF_KERAS]
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict) -> Self:
         is_object = {name: name != "dtype" and _is_serialized(value) for name, value in config.items()}
         read = keras.saving.deserialize_keras_object
         return super().from_config({name: read(v) if is_object[name] else v for name, v in config.items()})
@@ -115,7 +120,15 @@ class Dropping(FlowLayer):
     odd = False
 
     def __init__(
-        self, *args, density="funnel", transform="affine", pieces=None, width=None, depth=None, dropout=0.0, **kwargs
+        self,
+        *args: Any,
+        density: str | keras.layers.Layer = "funnel",
+        transform: str = "affine",
+        pieces: int | None = None,
+        width: int | None = None,
+        depth: int | None = None,
+        dropout: float = 0.0,
+        **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
         self.pieces = pieces if pieces is None else whole_number("pieces", pieces, least=2)
@@ -128,14 +141,21 @@ class Dropping(FlowLayer):
         self._density = _Untracked(density)
 
     @property
-    def density(self):
+    def density(self) -> str | keras.layers.Layer:
         return self._density.value
 
-    def make_transform(self):
+    def make_transform(self) -> Transform:
         """The scalar function that makes what is dropped standard normal."""
         return make_transform(self.transform, self.pieces, self.odd)
 
-    def conditioner(self, densities, given, dropped, kind=None, or_dropped=None):
+    def conditioner(
+        self,
+        densities: Densities,
+        given: Shape,
+        dropped: Shape,
+        kind: str | None = None,
+        or_dropped: Shape | None = None,
+    ) -> KerasFunction | None:
         """The network that gives the parameters of what is dropped, or None for "multiscale".
 
         Args:
@@ -163,7 +183,7 @@ class Dropping(FlowLayer):
             )
         return densities.add_conditioner(network)
 
-    def with_density_of_unseen(self, bijector, densities):
+    def with_density_of_unseen(self, bijector: fb.FlowBijector, densities: Densities) -> fb.FlowBijector:
         """Adds a mean and a deviation for each channel of the pixels that no window sees, where strides leave some."""
         if self.density == "multiscale" or not bijector.unseen:
             return bijector
@@ -171,7 +191,7 @@ class Dropping(FlowLayer):
         values = densities.add_parameters("unseen", [2 * channels])
         return fb.Funnel(bijector, PerChannel(values, pixels), name=bijector.name)
 
-    def funnel(self, bijector, densities, kind=None):
+    def funnel(self, bijector: fb.FlowBijector, densities: Densities, kind: str | None = None) -> fb.FlowBijector:
         """The bijector with a density for its first residual, if it has one."""
         if not bijector.residuals:
             return bijector
@@ -189,10 +209,10 @@ class _Untracked:
         self.value = value
 
 
-def make_transform(name: str, pieces: int | None = None, odd=False):
+def make_transform(name: str, pieces: int | None = None, odd: bool = False) -> Transform:
     """The transform that a layer's arguments name; the odd one of its kind where only the size counts."""
     affine, spline = transforms.Standardize(shift=not odd), functools.partial(transforms.Spline, pieces or 8, odd=odd)
-    kinds = {
+    kinds: dict[str, Callable[[], Transform]] = {
         "affine": lambda: affine,
         "spline": lambda: spline(bound=2.0),
         "affine+spline": lambda: transforms.Stack([affine, spline(bound=3.0)]),

@@ -1,17 +1,20 @@
 """Branches: copies, sums, and the residual block."""
 
 import math
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.core.checks import as_list, whole_number
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, FlowLayer, register
 from tfp_flowify.layers.chain import chain, wants_condition
 from tfp_flowify.layers.conditional import split_shapes
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.graph import model_bijector
 
 
@@ -24,18 +27,18 @@ class Duplicate(FlowLayer):
     >>> first, second = Duplicate()(tf.ones([5, 3]))
     """
 
-    def __init__(self, copies=2, noise="normal", noise_scale=1.0, **kwargs):
+    def __init__(self, copies: int = 2, noise: str = "normal", noise_scale: float = 1.0, **kwargs: Any):
         super().__init__(**kwargs)
         self.copies, self.noise = whole_number("copies", copies), one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> list:
         return [tf.identity(x) for _ in range(self.copies)]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> list:
         return [tuple(input_shape)] * self.copies
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         scale = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         return fb.Duplicate(shape, self.copies, scale, self.noise)
 
@@ -48,16 +51,16 @@ class Add(Dropping):
     [5, 3]
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[Shape]) -> None:
         _check_branches(self, input_shape, whole_shape=True)
 
-    def call(self, inputs):
+    def call(self, inputs: list) -> tf.Tensor:
         return sum(inputs[1:], start=inputs[0])
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Sequence[Shape]) -> tuple:
         return tuple(input_shape[0])
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Sequence[Shape], densities: Densities) -> fb.FlowBijector:
         return self.funnel(fb.Sum(shape[0], len(shape), self.variable_dtype), densities)
 
 
@@ -71,16 +74,16 @@ class Concatenate(FlowLayer):
 
     fixed_arguments: ClassVar = {"axis": ((-1,), "it joins along the last axis; put Permute in front for another")}
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[Shape]) -> None:
         _check_branches(self, input_shape, whole_shape=False)
 
-    def call(self, inputs):
+    def call(self, inputs: list) -> tf.Tensor:
         return keras.ops.concatenate(inputs, axis=-1)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Sequence[Shape]) -> tuple:
         return (*input_shape[0][:-1], sum(shape[-1] for shape in input_shape))
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Sequence[Shape], densities: Densities) -> fb.FlowBijector:
         return fb.bind(fb.Concatenate([branch[-1] for branch in shape]), *shape)
 
 
@@ -99,7 +102,14 @@ class Residual(Dropping):
     [5, 3]
     """
 
-    def __init__(self, layers, shortcut=(), noise="normal", noise_scale=1.0, **kwargs):
+    def __init__(
+        self,
+        layers: Sequence[FlowLayer],
+        shortcut: Sequence[FlowLayer] = (),
+        noise: str = "normal",
+        noise_scale: float = 1.0,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.layers, self.shortcut = list(layers), list(shortcut)
         for layer in self.layers + self.shortcut:
@@ -112,7 +122,7 @@ class Residual(Dropping):
     def takes_condition(self) -> bool:
         return any(layer.takes_condition for layer in self.layers + self.shortcut)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence) -> None:
         input_shape, condition = split_shapes(input_shape)
         self.branch, self.side = (self._chain(side, input_shape, condition) for side in (self.layers, self.shortcut))
         other = self.side.output_shape if self.side else (None, *input_shape[1:])
@@ -128,7 +138,7 @@ class Residual(Dropping):
         takes_it = any(layer.takes_condition for layer in layers)
         return chain(layers, input_shape[1:], self.dtype_policy, condition=condition if takes_it else None)
 
-    def call(self, inputs):
+    def call(self, inputs: tf.Tensor | list) -> tf.Tensor:
         x = as_list(inputs)[0]
         branch, other = (self._run_side(side, inputs) if side else x for side in (self.branch, self.side))
         return branch + other
@@ -137,13 +147,13 @@ class Residual(Dropping):
     def _run_side(side, inputs):
         return side(inputs if wants_condition(side) else as_list(inputs)[0])
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Sequence) -> tuple:
         input_shape, _ = split_shapes(input_shape)
         for layer in self.layers:
             input_shape = layer.compute_output_shape(input_shape)
         return input_shape
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         branch, shortcut = (
             side and model_bijector(side, densities.add_part(self), *side.inputs[1:])
             for side in (self.branch, self.side)

@@ -1,9 +1,19 @@
 """Layers one after the other as a Keras model."""
 
+from collections.abc import Callable, Iterable
+
 import keras
 
+from tfp_flowify.core.types import Shape
 
-def chain(layers, shape, policy, name=None, condition: int | None = None) -> keras.Model:
+
+def chain(
+    layers: Iterable[keras.layers.Layer],
+    shape: Shape,
+    policy: keras.DTypePolicy,
+    name: str | None = None,
+    condition: int | None = None,
+) -> keras.Model:
     """A Keras model of layers in a row, for events of this shape, in the precision of a dtype policy.
 
     Args:
@@ -21,7 +31,9 @@ def chain(layers, shape, policy, name=None, condition: int | None = None) -> ker
     return network
 
 
-def chain_tensors(layers, tensor, condition=None):
+def chain_tensors(
+    layers: Iterable[keras.layers.Layer], tensor: keras.KerasTensor, condition: keras.KerasTensor | None = None
+) -> keras.KerasTensor:
     """The tensor behind layers in a row; those that take a condition are given it beside their input."""
     for layer in layers:
         takes_it = condition is not None and wants_condition(layer)
@@ -29,11 +41,11 @@ def chain_tensors(layers, tensor, condition=None):
     return tensor
 
 
-def wants_condition(layer) -> bool:
+def wants_condition(layer: keras.layers.Layer | keras.KerasTensor) -> bool:
     """Whether a layer, or a model of layers, takes a condition beside its input."""
     return has_two_inputs(layer) if isinstance(layer, keras.Model) else getattr(layer, "takes_condition", False)
 
 
-def has_two_inputs(network) -> bool:
+def has_two_inputs(network: Callable) -> bool:
     """Whether a Keras model takes two tensors: the second is for a condition."""
     return len(getattr(network, "inputs", None) or []) == 2

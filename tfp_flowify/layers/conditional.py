@@ -1,11 +1,19 @@
 """Maps of each entry whose parameters a network makes of the condition."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import positive
-from tfp_flowify.layers.base import FlowLayer, register
+from tfp_flowify.layers.base import FlowLayer, Transform, register
 from tfp_flowify.layers.conditioners import KerasFunction, ensure_built
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.networks import conditioner_for
 
 
@@ -14,13 +22,13 @@ class TakingCondition(FlowLayer):
 
     takes_condition = True
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: tf.Tensor | list, training: bool | None = None) -> tf.Tensor:
         return self.run(self.bijector, inputs, training)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Sequence) -> tuple:
         return split_shapes(input_shape)[0]
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return self.bijector
 
 
@@ -32,16 +40,16 @@ class ConditionalMap(TakingCondition):
       width: Units of the hidden layers of the network that it makes without one; that one starts as the identity.
     """
 
-    def __init__(self, conditioner=None, width=None, **kwargs):
+    def __init__(self, conditioner: keras.layers.Layer | None = None, width: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.conditioner = conditioner
         self.width = width if width is None else whole_number("width", width)
 
-    def make_transform(self):
+    def make_transform(self) -> Transform:
         """The scalar function whose parameters the network gives."""
         raise NotImplementedError(f"{type(self).__name__} must define make_transform().")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence) -> None:
         input_shape, condition = split_shapes(input_shape)
         if None in input_shape[1:]:
             raise ValueError(f"{self.name} takes events of known size. Received: shape={input_shape}")
@@ -76,7 +84,7 @@ class ConditionalAffine(ConditionalMap):
     [1.0, 1.0]
     """
 
-    def make_transform(self):
+    def make_transform(self) -> Transform:
         return transforms.Standardize()
 
 
@@ -92,15 +100,22 @@ class ConditionalSpline(ConditionalMap):
     [5, 2]
     """
 
-    def __init__(self, bins=8, bound=2.0, conditioner=None, width=None, **kwargs):
+    def __init__(
+        self,
+        bins: int = 8,
+        bound: float = 2.0,
+        conditioner: keras.layers.Layer | None = None,
+        width: int | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(conditioner, width, **kwargs)
         self.bins, self.bound = whole_number("bins", bins), positive("bound", bound)
 
-    def make_transform(self):
+    def make_transform(self) -> Transform:
         return transforms.Spline(self.bins, self.bound)
 
 
-def split_shapes(input_shape) -> tuple:
+def split_shapes(input_shape: Sequence) -> tuple:
     """The shape of x and the size of the condition, or None, of what a layer is called on: x or [x, condition]."""
     if not isinstance(input_shape[0], list | tuple):
         return tuple(input_shape), None

@@ -1,10 +1,13 @@
 """Networks inside bijectors: how bijectors run them."""
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
-from tfp_flowify.bijectors.context import InContext
+from tfp_flowify.bijectors.context import Context, InContext
 from tfp_flowify.core.checks import as_list, bundle
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.chain import has_two_inputs
 
 
@@ -21,7 +24,7 @@ class KerasFunction(InContext):
         does.
     """
 
-    def __init__(self, function, inference=False, takes_condition=None):
+    def __init__(self, function: Callable, inference: bool = False, takes_condition: bool | None = None):
         super().__init__()
         self.inference = inference
         self.layer = function if isinstance(function, keras.layers.Layer) else AsLayer(function)
@@ -37,11 +40,11 @@ class KerasFunction(InContext):
 class AsLayer(keras.layers.Layer):
     """A function as a layer: Keras hands the training mode on to layers that the function calls."""
 
-    def __init__(self, function):
+    def __init__(self, function: Callable):
         super().__init__(autocast=False)
         self.function = function
 
-    def call(self, x):
+    def call(self, x: tf.Tensor | list) -> tf.Tensor:
         return self.function(x)
 
 
@@ -53,7 +56,7 @@ class OfCondition(InContext):
       network: A function of the condition that gives as many numbers for each row; None where there is no condition.
     """
 
-    def __init__(self, bias, network=None):
+    def __init__(self, bias: keras.Variable, network: Callable | None = None):
         super().__init__()
         self.bias, self.network = bias, network
 
@@ -62,7 +65,7 @@ class OfCondition(InContext):
         places = [1] * (x.shape.rank - 1 - len(shape))
         return rows if self.network is None else tf.reshape(rows, [-1, *places, *shape])
 
-    def rows(self, context):
+    def rows(self, context: Context) -> tf.Tensor:
         """The numbers for each row of the condition; one set for all where there is no condition."""
         bias = tf.convert_to_tensor(self.bias)
         if self.network is None:
@@ -74,12 +77,12 @@ class OfCondition(InContext):
 class PerChannel(InContext):
     """A conditioner that does not depend on x: the same parameters, (channels * size,), for each of some pixels."""
 
-    def __init__(self, values: OfCondition, pixels):
+    def __init__(self, values: OfCondition, pixels: int):
         super().__init__()
         self.values, self.pixels = values, pixels
 
     @property
-    def bias(self):
+    def bias(self) -> keras.Variable:
         return self.values.bias
 
     def __call__(self, x, context):
@@ -87,7 +90,7 @@ class PerChannel(InContext):
         return tf.tile(rows, [*[1] * (rows.shape.rank - 1), self.pixels])
 
 
-def ensure_built(network, shape, condition: int | None = None) -> tuple:
+def ensure_built(network: keras.layers.Layer, shape: Shape, condition: int | None = None) -> tuple:
     """Builds a Keras layer or model, and all inside it, for events of this shape; returns the shape that it gives.
 
     Args:

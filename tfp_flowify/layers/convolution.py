@@ -1,15 +1,18 @@
 """Convolutions: a linear layer on every patch, or a filter through the Fourier transform."""
 
 import math
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, sizes, window_counts
 from tfp_flowify.layers.base import Dropping, register
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.linear import Linear
 
 
@@ -31,7 +34,17 @@ class Conv(Linear):
         **CHANNELS_LAST,
     }
 
-    def __init__(self, filters, kernel_size, strides=1, padding="valid", *, dilation_rate=1, groups=1, **kwargs):
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
+        padding: str = "valid",
+        *,
+        dilation_rate: int | Sequence[int] = 1,
+        groups: int = 1,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.groups = whole_number("groups", groups)
         if self.groups > 1 and (self.stages > 1 or self.kernel_initializer is not None):
@@ -42,7 +55,7 @@ class Conv(Linear):
         self.strides = sizes("strides", strides, self.ndims)
         self.dilation_rate = sizes("dilation_rate", dilation_rate, self.ndims)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         check_image(self.name, input_shape, self.ndims)
         channels = input_shape[-1]
         if channels % self.groups or self.filters % self.groups:
@@ -54,7 +67,7 @@ class Conv(Linear):
         self.build_activation(input_shape)
 
     @property
-    def kernel(self):
+    def kernel(self) -> tf.Tensor:
         """The kernel (*kernel_size, channels / groups, filters) of the ordinary layer, computed from the weights."""
         kernel = super().kernel
         if self.groups > 1:
@@ -67,7 +80,7 @@ class Conv(Linear):
         cells = math.prod(self.kernel_size)
         return fb.GroupedLinear(cells, self.right, self.log_singular, self.left, *arguments)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         padding = self.padding
         if padding == "causal":
             before, padding = (self.kernel_size[0] - 1) * self.dilation_rate[0], "valid"
@@ -76,16 +89,16 @@ class Conv(Linear):
         z = keras.ops.conv(x, self.kernel, self.strides, padding, "channels_last", self.dilation_rate)
         return self.activate(self.add_bias(z))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         counts = window_counts(input_shape[1:-1], self.kernel_size, self.strides, self.padding, self.dilation_rate)
         return (input_shape[0], *counts, self.filters)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         given = self.compute_output_shape((None, *shape))[1:]
         linear = self.with_density(self.make_linear(densities), given, densities)
         return self.with_activation(self.convolve(shape, linear, densities), densities)
 
-    def convolve(self, shape, linear, densities):
+    def convolve(self, shape: Shape, linear: fb.FlowBijector, densities: Densities) -> fb.FlowBijector:
         """The linear bijector on every patch of an image."""
         arguments = {"padding": self.padding, "noise": self.noise, "dilation": self.dilation_rate}
         plain, scale = fb.Conv(shape, linear, self.kernel_size, self.strides, **arguments), math.log(self.noise_scale)
@@ -140,7 +153,16 @@ class Conv3D(Conv):
 class DepthwiseConv(Conv):
     """The base of depthwise convolutions: each channel is a group of its own."""
 
-    def __init__(self, kernel_size, strides=1, padding="valid", depth_multiplier=1, *, dilation_rate=1, **kwargs):
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
+        padding: str = "valid",
+        depth_multiplier: int = 1,
+        *,
+        dilation_rate: int | Sequence[int] = 1,
+        **kwargs: Any,
+    ):
         super().__init__(1, kernel_size, strides, padding, dilation_rate=dilation_rate, **kwargs)
         self.depth_multiplier = whole_number("depth_multiplier", depth_multiplier)
 
@@ -148,12 +170,12 @@ class DepthwiseConv(Conv):
     def _argument_names(cls):
         return [name for name in super()._argument_names() if name not in ("filters", "groups")]
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.groups = input_shape[-1]
         self.filters = self.depth_multiplier * self.groups
         super().build(input_shape)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (*super().compute_output_shape(input_shape)[:-1], self.depth_multiplier * input_shape[-1])
 
 
@@ -198,12 +220,12 @@ class FourierConv2D(Dropping):
     [5, 8, 8, 2]
     """
 
-    def __init__(self, filters, kernel_size=3, use_bias=True, **kwargs):
+    def __init__(self, filters: int, kernel_size: int | Sequence[int] = 3, use_bias: bool = True, **kwargs: Any):
         super().__init__(**kwargs)
         self.filters, self.kernel_size = whole_number("filters", filters), sizes("kernel_size", kernel_size, 2)
         self.use_bias = bool(use_bias)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         check_image(self.name, input_shape)
         image, channels = tuple(input_shape[1:]), input_shape[-1]
         if None in image:
@@ -219,11 +241,11 @@ class FourierConv2D(Dropping):
         self.bias = self.add_weight(name="bias", shape=[self.filters], initializer="zeros") if self.use_bias else None
         self.bijector = fb.FourierConv2D(image, self.right, self.log_singular, self.left, self.bias)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.run(self.bijector, x)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (*input_shape[:-1], self.filters)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return self.funnel(self.bijector, densities)

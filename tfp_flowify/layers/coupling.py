@@ -1,12 +1,16 @@
 """Coupling layers: some features are changed given the others."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.arguments import block_sizes, positive
-from tfp_flowify.layers.base import make_transform, register
+from tfp_flowify.layers.base import Transform, make_transform, register
 from tfp_flowify.layers.conditional import TakingCondition, split_shapes
 from tfp_flowify.layers.conditioners import KerasFunction, ensure_built
 from tfp_flowify.layers.networks import conditioner_for
@@ -26,18 +30,27 @@ class AnyCoupling(TakingCondition):
       width, depth, dropout: Of the network that it makes without one, see `Dropping`.
     """
 
-    def __init__(self, kept=None, swap=False, conditioner=None, width=None, depth=None, dropout=0.0, **kwargs):
+    def __init__(
+        self,
+        kept: int | None = None,
+        swap: bool = False,
+        conditioner: keras.layers.Layer | None = None,
+        width: int | None = None,
+        depth: int | None = None,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.kept, self.swap = kept if kept is None else whole_number("kept", kept), bool(swap)
         self.conditioner = conditioner
         self.width = width if width is None else whole_number("width", width)
         self.depth, self.dropout = block_sizes(depth, dropout)
 
-    def make_transform(self):
+    def make_transform(self) -> Transform:
         """The scalar function whose parameters the network gives."""
         raise NotImplementedError(f"{type(self).__name__} must define make_transform().")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence) -> None:
         input_shape, condition = split_shapes(input_shape)
         *sides, features = input_shape[1:]
         if None in sides:
@@ -73,13 +86,20 @@ class Coupling(AnyCoupling):
     [1.0, 1.0, 1.0, 1.0]
     """
 
-    def __init__(self, kept=None, swap=False, transform="affine", pieces=None, **kwargs):
+    def __init__(
+        self,
+        kept: int | None = None,
+        swap: bool = False,
+        transform: str = "affine",
+        pieces: int | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(kept, swap, **kwargs)
         self.pieces = pieces if pieces is None else whole_number("pieces", pieces, least=2)
         self.transform = transform
         self.make_transform()  # Raises where there is none of that name.
 
-    def make_transform(self):
+    def make_transform(self) -> Transform:
         return make_transform(self.transform, self.pieces)
 
 
@@ -95,9 +115,18 @@ class SplineCoupling(AnyCoupling):
     [5, 4]
     """
 
-    def __init__(self, kept=None, swap=False, bins=8, bound=2.0, conditioner=None, width=None, **kwargs):
+    def __init__(
+        self,
+        kept: int | None = None,
+        swap: bool = False,
+        bins: int = 8,
+        bound: float = 2.0,
+        conditioner: keras.layers.Layer | None = None,
+        width: int | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(kept, swap, conditioner, width, **kwargs)
         self.bins, self.bound = whole_number("bins", bins), positive("bound", bound)
 
-    def make_transform(self):
+    def make_transform(self) -> Transform:
         return transforms.Spline(self.bins, self.bound)

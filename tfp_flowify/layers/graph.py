@@ -8,7 +8,7 @@ from tfp_flowify.layers.base import FlowLayer
 from tfp_flowify.layers.densities import Densities
 
 
-def model_bijector(model: keras.Model, densities: Densities, condition=None) -> fb.Graph:
+def model_bijector(model: keras.Model, densities: Densities, condition: keras.KerasTensor | None = None) -> fb.Graph:
     """The bijector of a Keras functional or sequential model of flow layers.
 
     Behind a tensor that is used more than once stands a `Duplicate`, with noise of a trainable scale.
@@ -31,12 +31,12 @@ def model_bijector(model: keras.Model, densities: Densities, condition=None) -> 
     return fb.Graph(nodes, inputs, wires.take(model.outputs), name=model.name)
 
 
-def is_graph(model) -> bool:
+def is_graph(model: object) -> bool:
     """Whether a Keras model is a graph of layers that can be walked: functional or sequential, and built."""
     return isinstance(model, keras.Model) and bool(getattr(model, "inputs", None))
 
 
-def way_out(layer) -> str:
+def way_out(layer: object) -> str:
     """Says what to use in place of a Keras layer that is no flow layer."""
     from tfp_flowify import layers
 

@@ -1,7 +1,8 @@
 """Dense layers: their weights are those of a singular value decomposition."""
 
 import math
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -12,9 +13,11 @@ from tfp_flowify.bijectors.conditional import stage_sizes
 from tfp_flowify.bijectors.linear import decompose, singular_values
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.core.moments import lift
+from tfp_flowify.core.types import Shape, TensorLike
 from tfp_flowify.layers.activations import activation_layer
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, register
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.rotations import ORTHOGONAL, add_rotation, add_rotations, constant
 from tfp_flowify.math.limits import SINGULAR_RANGE
 
@@ -61,18 +64,18 @@ class Linear(Dropping):
 
     def __init__(
         self,
-        activation=None,
-        use_bias=True,
-        kernel_initializer=None,
-        bias_initializer="zeros",
-        bias_regularizer=None,
-        bias_constraint=None,
-        orthogonal="auto",
-        gain=1.0,
-        noise="normal",
-        noise_scale=1.0,
-        stages=1,
-        **kwargs,
+        activation: str | Callable | None = None,
+        use_bias: bool = True,
+        kernel_initializer: str | Callable | None = None,
+        bias_initializer: str | Callable = "zeros",
+        bias_regularizer: str | Callable | None = None,
+        bias_constraint: str | Callable | None = None,
+        orthogonal: str = "auto",
+        gain: float = 1.0,
+        noise: str = "normal",
+        noise_scale: float = 1.0,
+        stages: int = 1,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.stages = whole_number("stages", stages)
@@ -90,7 +93,7 @@ class Linear(Dropping):
         if kernel_initializer is not None and self.gain != 1:
             raise ValueError(f"Give a kernel_initializer or a gain. Received: both, gain={gain}")
 
-    def start_at(self, kernel, bias=None):
+    def start_at(self, kernel: TensorLike, bias: TensorLike | None = None) -> Self:
         """Makes a layer that is not built yet start at given weights, those of an ordinary layer; returns the layer.
 
         Singular values that are next to zero are lifted, see `core.moments.lift`; `lifted` then says how many were, and
@@ -101,7 +104,7 @@ class Linear(Dropping):
         self._start = (np.asarray(kernel, np.float64), bias if bias is None else np.asarray(bias))
         return self
 
-    def build_linear(self, kernel_shape):
+    def build_linear(self, kernel_shape: Sequence[int]) -> None:
         """Adds the weights of the layer whose kernel has this shape, the units last."""
         features, units = math.prod(kernel_shape[:-1]), kernel_shape[-1] // self.groups
         left, log_singular, right, bias = self._decomposed(kernel_shape)
@@ -144,11 +147,11 @@ class Linear(Dropping):
             return kernel.reshape(-1, kernel.shape[-1])
         return kernel.reshape(-1, self.groups, kernel.shape[-1] // self.groups).swapaxes(0, 1)
 
-    def build_activation(self, input_shape):
+    def build_activation(self, input_shape: Shape) -> None:
         if self.activation is not None and not self.activation.built:
             self.activation.build(self.compute_output_shape(input_shape))
 
-    def make_linear(self, densities):
+    def make_linear(self, densities: Densities) -> fb.FlowBijector:
         added = self.left.size - self.right.size
         scales = densities.add("log_noise_scale", [added], math.log(self.noise_scale)) if added > 0 else 0.0
         return self._linear(self.bias, scales, self.noise)
@@ -157,7 +160,9 @@ class Linear(Dropping):
         """The bijector of vectors, over the weights of this layer."""
         return fb.Linear(self.right, self.log_singular, self.left, *arguments)
 
-    def with_density(self, linear, given, densities, kind=None):
+    def with_density(
+        self, linear: fb.FlowBijector, given: Shape, densities: Densities, kind: str | None = None
+    ) -> fb.FlowBijector:
         """The linear layer with a density for what it drops at each place of its output, of the shape `given`."""
         if not linear.residuals:
             return linear
@@ -174,17 +179,17 @@ class Linear(Dropping):
         return fb.StagedFunnel(linear, conditioners, self.make_transform())
 
     @property
-    def kernel(self):
+    def kernel(self) -> tf.Tensor:
         """The weight matrix (features, units) of the ordinary layer, computed from the weights."""
         return tf.cast(self._linear().kernel, self.compute_dtype)
 
-    def add_bias(self, z):
+    def add_bias(self, z: tf.Tensor) -> tf.Tensor:
         return z if self.bias is None else z + tf.cast(self.bias, z.dtype)
 
-    def activate(self, z):
+    def activate(self, z: tf.Tensor) -> tf.Tensor:
         return z if self.activation is None else self.activation(z)
 
-    def with_activation(self, bijector, densities):
+    def with_activation(self, bijector: fb.FlowBijector, densities: Densities) -> fb.FlowBijector:
         """The bijector with that of the activation behind it."""
         if self.activation is None:
             return bijector
@@ -207,20 +212,20 @@ class Dense(Linear):
     [5, 2]
     """
 
-    def __init__(self, units, activation=None, use_bias=True, **kwargs):
+    def __init__(self, units: int, activation: str | Callable | None = None, use_bias: bool = True, **kwargs: Any):
         super().__init__(activation, use_bias, **kwargs)
         self.units = whole_number("units", units)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.build_linear((input_shape[-1], self.units))
         self.build_activation(input_shape)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.activate(self.add_bias(keras.ops.matmul(x, self.kernel)))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (*input_shape[:-1], self.units)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         linear = self.with_density(self.make_linear(densities), (*shape[:-1], self.units), densities, kind="last")
         return self.with_activation(fb.bind(linear, shape), densities)

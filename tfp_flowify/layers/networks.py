@@ -1,9 +1,13 @@
 """The Keras networks that give densities their parameters: how they are made."""
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
+import tensorflow as tf
 
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.chain import chain, chain_tensors
 
 #: An image of more numbers is seen by a dense network through the means of its channels.
@@ -13,7 +17,15 @@ _CONVOLUTIONS = {1: keras.layers.Conv1D, 2: keras.layers.Conv2D, 3: keras.layers
 
 
 def conditioner_for(
-    given, dropped, size: int, dtype=None, kind=None, width=None, condition: int | None = None, depth=None, dropout=0.0
+    given: Shape | None,
+    dropped: Shape,
+    size: int,
+    dtype: keras.DTypePolicy | str | None = None,
+    kind: str | None = None,
+    width: int | None = None,
+    condition: int | None = None,
+    depth: int | None = None,
+    dropout: float = 0.0,
 ) -> keras.Model:
     """A Keras model from the kept values to `size` numbers for each dropped one, all zero at the start.
 
@@ -54,7 +66,7 @@ def conditioner_for(
     return _dense_model(given, math.prod(given), outputs, *rest, front=keras.layers.Flatten)
 
 
-def policy_for(grid, policy):
+def policy_for(grid: Sequence[int], policy: keras.DTypePolicy) -> keras.DTypePolicy:
     """The dtype policy of convolutions on a grid: TensorFlow's of volumes in bfloat16 give NaN on CPUs.
 
     >>> mixed = keras.dtype_policies.get("mixed_bfloat16")
@@ -76,11 +88,11 @@ class _MeanOverPlaces(keras.layers.Layer):
 class Dropout(keras.layers.Dropout):
     """Keras' layer, which goes on in a saved model with the masks that were to come: Keras saves no seeds."""
 
-    def save_own_variables(self, store):
+    def save_own_variables(self, store: dict) -> None:
         super().save_own_variables(store)
         store["seed"] = self.seed_generator.state
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: dict) -> None:
         self.seed_generator.state.assign(store["seed"])
 
 
@@ -92,7 +104,7 @@ class Coordinates(keras.layers.Layer):
     [[0.0, 0.0, -1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0, 1.0]]
     """
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         sides = x.shape[1:-1]
         axes = [keras.ops.linspace(-1.0, 1.0, side) if side > 1 else keras.ops.zeros([1]) for side in sides]
         places = keras.ops.meshgrid(*axes, indexing="ij")
@@ -100,7 +112,7 @@ class Coordinates(keras.layers.Layer):
         rows = keras.ops.broadcast_to(where, (keras.ops.shape(x)[0], *where.shape))
         return keras.ops.concatenate([x, rows], axis=-1)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (*input_shape[:-1], input_shape[-1] + len(input_shape) - 1)
 
 
@@ -147,7 +159,15 @@ def _layer(kind, size, **kwargs):
 
 
 def residual_network(
-    given, outputs, width, depth, policy, condition=None, dropout=0.0, front=None, convolutional=True
+    given: Shape,
+    outputs: int,
+    width: int,
+    depth: int,
+    policy: keras.DTypePolicy,
+    condition: int | None = None,
+    dropout: float = 0.0,
+    front: Callable | None = None,
+    convolutional: bool = True,
 ) -> keras.Model:
     """A deeper conditioner: see `conditioner_for`."""
     inputs = [keras.Input(given, dtype=policy.compute_dtype)]
@@ -160,7 +180,16 @@ def residual_network(
     return as_model(inputs, last(hidden), policy, "conditioner")
 
 
-def residual_trunk(x, width, depth, policy, everywhere=(), dropout=0.0, state=None, convolutional=True):
+def residual_trunk(
+    x: keras.KerasTensor,
+    width: int,
+    depth: int,
+    policy: keras.DTypePolicy,
+    everywhere: Sequence[keras.KerasTensor] = (),
+    dropout: float = 0.0,
+    state: keras.KerasTensor | None = None,
+    convolutional: bool = True,
+) -> keras.KerasTensor:
     """A layer of x, and residual blocks behind it; what is added in front of them is the same at all places.
 
     Args:
@@ -213,7 +242,9 @@ def _add_mean(hidden, policy):
     return add_everywhere(hidden, mean, policy)
 
 
-def add_everywhere(hidden, vector, policy, **kwargs):
+def add_everywhere(
+    hidden: keras.KerasTensor, vector: keras.KerasTensor, policy: keras.DTypePolicy, **kwargs: Any
+) -> keras.KerasTensor:
     """Adds what a dense layer makes of a vector to all places."""
     width, places = hidden.shape[-1], len(hidden.shape) - 2
     added = [keras.layers.Dense(width, dtype=policy, **kwargs)]
@@ -222,7 +253,7 @@ def add_everywhere(hidden, vector, policy, **kwargs):
     return keras.layers.Add(dtype=policy)([hidden, chain_tensors(added, vector)])
 
 
-def as_model(inputs, outputs, policy, name) -> keras.Model:
+def as_model(inputs: list, outputs: keras.KerasTensor, policy: keras.DTypePolicy, name: str) -> keras.Model:
     """A Keras model in the precision of a dtype policy, with a bare input where there is one."""
     model = keras.Model(inputs if len(inputs) > 1 else inputs[0], outputs, name=name)
     model.dtype_policy = policy

@@ -1,13 +1,17 @@
 """Layers that forget lengths and factors: normalization of each example by itself, and products."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, register
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.scale import Affine
 
 
@@ -30,35 +34,35 @@ class LayerNormalization(Dropping):
 
     def __init__(
         self,
-        epsilon=1e-3,
-        center=True,
-        scale=True,
-        rms_scaling=False,
-        noise="normal",
-        noise_scale=0.1,
-        **kwargs,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        rms_scaling: bool = False,
+        noise: str = "normal",
+        noise_scale: float = 0.1,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.epsilon, self.center, self.scale = float(epsilon), bool(center), bool(scale)
         self.rms_scaling, self.noise = bool(rms_scaling), one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.affine = Affine(name="affine", dtype=self.dtype_policy) if self.center or self.scale else None
         if self.affine is not None:
             self.affine.build(input_shape)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         x = tf.cast(x, self.variable_dtype)
         x = x if self.rms_scaling else x - tf.reduce_mean(x, axis=-1, keepdims=True)
         variance = tf.reduce_mean(tf.square(x), axis=-1, keepdims=True)
         z = tf.cast(x * tf.math.rsqrt(variance + self.epsilon), self.compute_dtype)
         return z if self.affine is None else self.affine(z)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         lost = 1 if self.rms_scaling else 2
         scales = densities.add("log_noise_scale", [lost], math.log(self.noise_scale))
         normalize = fb.Normalize(shape[-1], not self.rms_scaling, self.epsilon, scales, self.noise)
@@ -79,16 +83,16 @@ class Multiply(Dropping):
     [5, 2, 2, 3]
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[Shape]) -> None:
         shape, factor = (tuple(each)[1:] for each in input_shape)
         fb.Multiply(shape, factor)  # Raises where they do not fit.
 
-    def call(self, inputs):
+    def call(self, inputs: list) -> tf.Tensor:
         x, factor = inputs
         return keras.ops.multiply(x, factor)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Sequence[Shape]) -> tuple:
         return tuple(input_shape[0])
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Sequence[Shape], densities: Densities) -> fb.FlowBijector:
         return self.funnel(fb.Multiply(*shape, self.variable_dtype), densities)

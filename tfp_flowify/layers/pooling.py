@@ -1,7 +1,8 @@
 """Pooling, with a density for what a window loses."""
 
 import math
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -9,8 +10,10 @@ import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.context import InContext
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive, sizes, window_counts
 from tfp_flowify.layers.base import Dropping, register
+from tfp_flowify.layers.densities import Densities
 
 
 class Pooling(Dropping):
@@ -21,7 +24,16 @@ class Pooling(Dropping):
     function: staticmethod
     fixed_arguments = CHANNELS_LAST
 
-    def __init__(self, pool_size=2, strides=None, padding="valid", *args, noise="normal", noise_scale=1.0, **kwargs):
+    def __init__(
+        self,
+        pool_size: int | Sequence[int] = 2,
+        strides: int | Sequence[int] | None = None,
+        padding: str = "valid",
+        *args: Any,
+        noise: str = "normal",
+        noise_scale: float = 1.0,
+        **kwargs: Any,
+    ):
         super().__init__(*args, **kwargs)
         self.pool_size = sizes("pool_size", pool_size, self.ndims)
         self.strides = self.pool_size if strides is None else sizes("strides", strides, self.ndims)
@@ -29,10 +41,10 @@ class Pooling(Dropping):
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         check_image(self.name, input_shape, self.ndims)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         if self.ndims < 3:
             return self._pool(x, 0, self.ndims)
         # One side, then the two others: TensorFlow has no kernel for three in double precision.
@@ -46,12 +58,12 @@ class Pooling(Dropping):
         sides = slice(first, last)
         return self.function(x, self.pool_size[sides], self.strides[sides], self.padding, "channels_last")
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         check_image(self.name, input_shape, self.ndims)
         counts = window_counts(input_shape[1:-1], self.pool_size, self.strides, self.padding)
         return (input_shape[0], *counts, input_shape[-1])
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         arguments = {"padding": self.padding, "noise": self.noise, "dtype": self.variable_dtype}
         pool = self.bijector(shape, self.pool_size, self.strides, **arguments)
         unfold, *reduced = pool.bijectors
@@ -185,13 +197,13 @@ class GlobalAveragePooling(Dropping):
 
     fixed_arguments: ClassVar = {**CHANNELS_LAST, "keepdims": ((False,), "put Reshape((1, 1, channels)) behind it")}
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.mean(x, axis=tuple(range(1, len(x.shape) - 1)))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (input_shape[0], input_shape[-1])
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return self.funnel(fb.GlobalAveragePool(shape, self.variable_dtype), densities)
 
 
@@ -203,5 +215,5 @@ class GlobalAveragePooling2D(GlobalAveragePooling):
     [5, 3]
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         check_image(self.name, input_shape)

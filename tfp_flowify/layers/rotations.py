@@ -1,10 +1,13 @@
 """The weights of rotations, by the names that layers take for the ways to hold them."""
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
+from tfp_flowify.core.types import TensorLike
 
 ORTHOGONAL = ("auto", "expm", "cayley", "householder")
 
@@ -15,7 +18,9 @@ WIDE, REFLECTIONS = 128, 64
 VECTOR_SCALE = 0.1
 
 
-def add_rotation(layer, name: str, size: int, matrix=None):
+def add_rotation(
+    layer: keras.layers.Layer, name: str, size: int, matrix: np.ndarray | None = None
+) -> fb.Householder | fb.Expm:
     """An orthogonal bijector whose weights belong to a layer.
 
     Args:
@@ -43,7 +48,9 @@ def add_rotation(layer, name: str, size: int, matrix=None):
     return {"expm": fb.Expm, "cayley": fb.Cayley}[kind](skew, start)
 
 
-def add_rotations(layer, name: str, groups: int, size: int, matrices=None):
+def add_rotations(
+    layer: keras.layers.Layer, name: str, groups: int, size: int, matrices: np.ndarray | None = None
+) -> fb.GroupedExpm:
     """One rotation for each of some groups, whose weights belong to a layer; arguments as for `add_rotation`."""
     start = layer.add_weight(
         name=f"{name}_start",
@@ -82,6 +89,6 @@ def _start_of(matrix, vectors):
     return constant(matrix @ fb.Householder(np.asarray(vectors, np.float64)).matrix().numpy().T)
 
 
-def constant(values):
+def constant(values: TensorLike) -> Callable:
     """An initializer that gives these values."""
     return lambda shape, dtype: tf.cast(values, dtype)

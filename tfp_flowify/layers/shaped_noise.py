@@ -1,11 +1,16 @@
 """Noise that follows the data, and the condition."""
 
 import math
+from typing import Any
+
+import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.shaped_noise import noise_numbers
 from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.base import FlowLayer, register
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.networks import conditioner_for
 
 
@@ -25,7 +30,7 @@ class ShapedNoise(FlowLayer):
     [5, 7]
     """
 
-    def __init__(self, layer, width=None, **kwargs):
+    def __init__(self, layer: FlowLayer, width: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         if not isinstance(layer, FlowLayer):
             raise TypeError(f"ShapedNoise takes a layer of tfp_flowify that adds noise. Received: layer={layer!r}")
@@ -34,17 +39,17 @@ class ShapedNoise(FlowLayer):
         self.layer = layer
         self.width = width if width is None else whole_number("width", width)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if not self.layer.built:
             self.layer.build(input_shape)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.layer(x)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return self.layer.compute_output_shape(input_shape)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         bijector = self.layer.make_bijector(shape, densities.add_part(self.layer))
         numbers = [noise_numbers(noise) for noise in bijector.noise]
         if not any(numbers):

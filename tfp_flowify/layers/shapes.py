@@ -1,6 +1,8 @@
 """Shapes: moving entries about, adding and dropping them."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,8 +11,10 @@ import tensorflow_probability as tfp
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import CHANNELS_LAST, check_image, one_of, positive
 from tfp_flowify.layers.base import Dropping, FlowLayer, register
+from tfp_flowify.layers.densities import Densities
 
 tfb = tfp.bijectors
 
@@ -25,13 +29,13 @@ class Flatten(FlowLayer):
 
     fixed_arguments = CHANNELS_LAST
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.reshape(x, (-1, math.prod(x.shape[1:])))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (input_shape[0], None if None in input_shape[1:] else math.prod(input_shape[1:]))
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(tfb.Reshape((math.prod(shape),), shape), shape)
 
 
@@ -43,17 +47,17 @@ class Reshape(FlowLayer):
     [5, 3, 2]
     """
 
-    def __init__(self, target_shape, **kwargs):
+    def __init__(self, target_shape: Sequence[int], **kwargs: Any):
         super().__init__(**kwargs)
         self.target_shape = tuple(target_shape)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.reshape(x, (keras.ops.shape(x)[0], *self.target_shape))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (input_shape[0], *self._target(input_shape[1:]))
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(tfb.Reshape(self._target(shape), shape), shape)
 
     def _target(self, shape):
@@ -74,21 +78,21 @@ class Permute(FlowLayer):
     [5, 3, 2]
     """
 
-    def __init__(self, dims, **kwargs):
+    def __init__(self, dims: Sequence[int], **kwargs: Any):
         super().__init__(**kwargs)
         self.dims = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ValueError(f"dims is an order of 1 ... {len(self.dims)}. Received: dims={dims}")
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.transpose(x, (0, *self.dims))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         if len(input_shape) != len(self.dims) + 1:
             raise ValueError(f"{self.name} permutes {len(self.dims)} axes. Received: shape={tuple(input_shape)}")
         return (input_shape[0], *(input_shape[axis] for axis in self.dims))
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(tfb.Transpose([axis - 1 for axis in self.dims]), shape)
 
 
@@ -98,19 +102,21 @@ class ZeroPadding(FlowLayer):
     ndims: int
     fixed_arguments = CHANNELS_LAST
 
-    def __init__(self, padding=1, *args, noise="normal", noise_scale=1.0, **kwargs):
+    def __init__(
+        self, padding: int | Sequence = 1, *args: Any, noise: str = "normal", noise_scale: float = 1.0, **kwargs: Any
+    ):
         super().__init__(*args, **kwargs)
         self.padding = borders("padding", padding, self.ndims)
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return keras.ops.pad(x, ((0, 0), *self.padding, (0, 0)))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return _resized(self.name, input_shape, self.padding, 1)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         scale = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         return fb.Pad(shape, self.padding, scale, self.noise)
 
@@ -158,18 +164,18 @@ class Cropping(Dropping):
     ndims: int
     fixed_arguments = CHANNELS_LAST
 
-    def __init__(self, cropping=1, *args, **kwargs):
+    def __init__(self, cropping: int | Sequence = 1, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.cropping = borders("cropping", cropping, self.ndims)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         kept = [slice(first, -last or None) for first, last in self.cropping]
         return x[(slice(None), *kept)]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return _resized(self.name, input_shape, self.cropping, -1)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return self.funnel(fb.Crop(shape, self.cropping, self.variable_dtype), densities)
 
 
@@ -222,20 +228,20 @@ class Split(Dropping):
     [5, 2]
     """
 
-    def __init__(self, units, **kwargs):
+    def __init__(self, units: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.units = whole_number("units", units)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         fb.Split(input_shape[-1], self.units)  # Raises where there is nothing to drop.
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return x[..., : self.units]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (*input_shape[:-1], self.units)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         split = fb.Split(shape[-1], self.units, self.variable_dtype)
         return self.funnel(fb.bind(split, shape), densities)
 
@@ -252,27 +258,27 @@ class Slice(Dropping):
     [5, 2, 2, 3]
     """
 
-    def __init__(self, slices, **kwargs):
+    def __init__(self, slices: Sequence[Sequence[int | None]], **kwargs: Any):
         super().__init__(**kwargs)
         self.slices = [tuple(axis) for axis in slices]
         if not self.slices or any(len(axis) != 3 for axis in self.slices):
             raise ValueError(f"slices has (start, stop, step) for each axis. Received: slices={slices}")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if len(self.slices) >= len(input_shape):
             raise ValueError(f"{self.name} slices {len(self.slices)} axes. Received: shape={tuple(input_shape)}")
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return x[(slice(None), *(slice(*axis) for axis in self.slices))]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         sides = [None if side is None else len(range(side)[slice(*axis)]) for side, axis in self._pairs(input_shape)]
         return (input_shape[0], *sides, *input_shape[1 + len(sides) :])
 
     def _pairs(self, input_shape):
         return zip(input_shape[1:], self.slices, strict=False)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         places = np.arange(math.prod(shape)).reshape(shape)[tuple(slice(*axis) for axis in self.slices)]
         if places.size == math.prod(shape):  # All is kept, perhaps in another order.
             taken = [tfb.Reshape((places.size,), shape), tfb.Permute(places.reshape(-1))]
@@ -293,21 +299,21 @@ class Widen(FlowLayer):
     [5, 4]
     """
 
-    def __init__(self, units, noise="normal", noise_scale=1.0, **kwargs):
+    def __init__(self, units: int, noise: str = "normal", noise_scale: float = 1.0, **kwargs: Any):
         super().__init__(**kwargs)
         self.units, self.noise = whole_number("units", units), one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale = positive("noise_scale", noise_scale)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         fb.Widen(input_shape[-1], self.units)  # Raises where there is nothing to add.
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return tf.pad(x, [(0, 0)] * (x.shape.rank - 1) + [(0, self.units - x.shape[-1])])
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         return (*input_shape[:-1], self.units)
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         scale = densities.add("log_noise_scale", (), math.log(self.noise_scale))
         return fb.bind(fb.Widen(shape[-1], self.units, scale, self.noise), shape)
 
@@ -320,7 +326,7 @@ def _resized(name, shape, border, sign):
     return (shape[0], *sides, shape[-1])
 
 
-def borders(name, value, ndims: int) -> tuple:
+def borders(name: str, value: int | Sequence, ndims: int) -> tuple:
     """A pair of widths for each side, of any of the ways that Keras takes: ((top, bottom), (left, right)) for two."""
     pairs = (value,) * ndims if isinstance(value, int) else tuple(value)
     if ndims == 1 and len(pairs) == 2:

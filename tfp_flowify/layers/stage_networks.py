@@ -1,11 +1,22 @@
 """The networks of a `Subsample` layer: they carry what is known of an image from stage to stage."""
 
+from collections.abc import Sequence
+
 import keras
 
 from tfp_flowify.layers.networks import as_model, residual_trunk
 
 
-def update_network(grid, features: int, width: int, depth: int, policy, has_state, condition=None, dropout=0.0):
+def update_network(
+    grid: Sequence[int],
+    features: int,
+    width: int,
+    depth: int,
+    policy: keras.DTypePolicy,
+    has_state: bool,
+    condition: int | None = None,
+    dropout: float = 0.0,
+) -> keras.Model:
     """A Keras model of [features of the newly known pixels, state, condition] that gives the new state.
 
     Args:
@@ -24,7 +35,9 @@ def update_network(grid, features: int, width: int, depth: int, policy, has_stat
     return as_model([pixels, *([state] if has_state else []), *given], new, policy, "update")
 
 
-def head_network(ndims: int, width: int, features: int, outputs, policy) -> keras.Model:
+def head_network(
+    ndims: int, width: int, features: int, outputs: Sequence[float], policy: keras.DTypePolicy
+) -> keras.Model:
     """A Keras model of [state, features of the channels before] that gives the parameters of a density for each pixel.
 
     Args:

@@ -1,14 +1,18 @@
 """Layers that are flow layers by added noise alone: whole numbers, and any function."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import one_of, positive
 from tfp_flowify.layers.base import Dropping, FlowLayer, register
 from tfp_flowify.layers.conditioners import KerasFunction, ensure_built
+from tfp_flowify.layers.densities import Densities
 
 
 @register
@@ -24,18 +28,18 @@ class Dequantize(FlowLayer):
     [0.125, 0.875]
     """
 
-    def __init__(self, levels=256, **kwargs):
+    def __init__(self, levels: int = 256, **kwargs: Any):
         super().__init__(**kwargs)
         self.autocast = False  # Whole numbers stay what they are.
         self.levels = fb.Dequantize(levels).levels
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return (tf.cast(x, self.variable_dtype) + 0.5) / self.levels  # In half precision, 255.5 / 256 would be 1.
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         return fb.bind(fb.Dequantize(self.levels, self.variable_dtype), shape)
 
 
@@ -62,7 +66,14 @@ class Stochastic(Dropping):
     [0.25, 0.25, 0.25, 0.25]
     """
 
-    def __init__(self, function, noise="normal", noise_scale=0.1, inference=False, **kwargs):
+    def __init__(
+        self,
+        function: Callable,
+        noise: str = "normal",
+        noise_scale: float = 0.1,
+        inference: bool = False,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         if not callable(function):
             raise TypeError(f"Stochastic takes a function or a Keras layer. Received: function={function!r}")
@@ -71,15 +82,15 @@ class Stochastic(Dropping):
         self.noise = one_of("noise", noise, ("normal", "uniform"))
         self.noise_scale, self.inference = positive("noise_scale", noise_scale), bool(inference)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.compute_output_shape(input_shape)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         if self.inference and isinstance(self.function, keras.layers.Layer):
             return self.function(x, training=False)
         return self.function(x)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         event = tuple(input_shape[1:])
         if event not in self._shapes:
             if isinstance(self.function, keras.layers.Layer):
@@ -89,7 +100,7 @@ class Stochastic(Dropping):
                 self._shapes[event] = tuple(tf.function(self.function).get_concrete_function(spec).output_shapes)[1:]
         return (input_shape[0], *self._shapes[event])
 
-    def get_config(self):
+    def get_config(self) -> dict:
         if getattr(self.function, "__name__", "") == "<lambda>":
             raise ValueError(
                 f"{self.name} holds a lambda, which cannot be saved: a file holds no code. Give a Keras layer, or a "
@@ -97,7 +108,7 @@ class Stochastic(Dropping):
             )
         return super().get_config()
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         out = self.compute_output_shape((None, *shape))[1:]
         scale = densities.add("log_noise_scale", out[-1:], math.log(self.noise_scale))
         function = KerasFunction(self.function, self.inference)

@@ -1,13 +1,18 @@
 """Images of whole numbers at half their size."""
 
+from typing import Any
+
 import numpy as np
+import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.bijectors.levels import cuts_for
 from tfp_flowify.bijectors.subsample import groups
 from tfp_flowify.core.checks import whole_number
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import share
 from tfp_flowify.layers.base import FlowLayer, register
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.networks import conditioner_for, policy_for
 from tfp_flowify.layers.rotations import constant
 from tfp_flowify.layers.stage_networks import head_network, update_network
@@ -29,13 +34,13 @@ class Spread(FlowLayer):
     [[-3.23], [3.23]]
     """
 
-    def __init__(self, levels=256, variational=False, width=None, **kwargs):
+    def __init__(self, levels: int = 256, variational: bool = False, width: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.autocast = False  # Whole numbers stay what they are.
         self.levels, self.variational = whole_number("levels", levels, least=2), bool(variational)
         self.width = width if width is None else whole_number("width", width)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         channels = input_shape[-1]
         even = cuts_for([[1] * self.levels] * channels)
         self.first_cut, self.log_gaps = (
@@ -48,13 +53,13 @@ class Spread(FlowLayer):
         # A logistic function of a normal number of this deviation is next to uniform.
         self.log_scale = self.add_weight(name="log_scale", shape=table, initializer=constant(np.full(table, 0.5)))
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.run(self._bijector(tuple(x.shape[1:])), x)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         if not self.variational:
             return self._bijector(shape)
         model = conditioner_for(
@@ -86,7 +91,9 @@ class Subsample(FlowLayer):
     [5, 4, 4, 1]
     """
 
-    def __init__(self, levels=256, mixtures=6, width=64, depth=1, dropout=0.0, **kwargs):
+    def __init__(
+        self, levels: int = 256, mixtures: int = 6, width: int = 64, depth: int = 1, dropout: float = 0.0, **kwargs: Any
+    ):
         super().__init__(**kwargs)
         self.autocast = False  # Whole numbers stay what they are.
         self.levels = whole_number("levels", levels, least=2)
@@ -94,18 +101,18 @@ class Subsample(FlowLayer):
         self.depth = whole_number("depth", depth)
         self.dropout = share("dropout", dropout)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if len(input_shape) not in (3, 4, 5):
             raise ValueError(f"{self.name} takes sequences, images or volumes. Received: shape={tuple(input_shape)}")
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return x[(slice(None), *(slice(None, None, 1 if side == 1 else 2) for side in x.shape[1:-1]))]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple:
         halves = [side if side is None else (side + 1) // 2 for side in input_shape[1:-1]]
         return (input_shape[0], *halves, input_shape[-1])
 
-    def make_bijector(self, shape, densities):
+    def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         *grid, channels = self.compute_output_shape((None, *shape))[1:]
         even = [[1] * self.levels] * channels
         names = zip(("first_cut", "log_gaps"), cuts_for(even), strict=True)

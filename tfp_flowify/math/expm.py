@@ -10,7 +10,7 @@ _COEFFICIENTS = [1 / math.factorial(k) for k in range(_DEGREE + 1)]
 _RADIUS = {tf.float32: 1.5, tf.complex64: 1.5, tf.float64: 0.35, tf.complex128: 0.35}
 
 
-def expm(matrix):
+def expm(matrix: tf.Tensor) -> tf.Tensor:
     """exp(matrix) for square matrices (..., n, n), real or complex: `tf.linalg.expm`, also trainable under XLA.
 
     Scaling and squaring of a Taylor polynomial: five products, and one more for each doubling of the norm beyond the

@@ -15,7 +15,7 @@ SINGULAR_RANGE = math.exp(-LARGEST_LOG_SINGULAR), math.exp(LARGEST_LOG_SINGULAR)
 
 
 @tf.custom_gradient
-def floored(log_scale):
+def floored(log_scale: tf.Tensor) -> tf.Tensor:
     """max(log_scale, LEAST_LOG_SCALE), with a gradient that leads back above the floor but never further below it.
 
     The gradient of `tf.maximum` is zero below the floor, so that a parameter that fell there would stay for ever; with
@@ -35,7 +35,7 @@ def floored(log_scale):
 
 
 @tf.custom_gradient
-def bounded(log_singular):
+def bounded(log_singular: tf.Tensor) -> tf.Tensor:
     """log_singular, cut to -20 ... 20, with a gradient that leads back but never further out.
 
     Data that lie on a part of space without volume have a density without bound: singular values would grow for ever.

@@ -9,7 +9,9 @@ import tensorflow as tf
 from tfp_flowify.math.limits import floored
 
 
-def log_interval(low, high, parameters, reaches_down, reaches_up):
+def log_interval(
+    low: tf.Tensor, high: tf.Tensor, parameters: tf.Tensor, reaches_down: tf.Tensor | bool, reaches_up: tf.Tensor | bool
+) -> tf.Tensor:
     """The log-probability of an interval between two points.
 
     Args:
@@ -31,7 +33,7 @@ def log_interval(low, high, parameters, reaches_down, reaches_up):
     return tf.reduce_logsumexp(log_weights + inside, axis=-1)
 
 
-def below(x, parameters):
+def below(x: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
     """The probability of all below a point.
 
     >>> float(below(tf.constant(0.0), tf.zeros([6])))

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfp_flowify.math.limits import floored
 
 
-def mixture_forward(x, parameters):
+def mixture_forward(x: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """z, and the log of dz/dx.
 
     Args:
@@ -30,7 +30,7 @@ def mixture_forward(x, parameters):
     return tf.reshape(z, shape), tf.reshape(log_slope, shape)
 
 
-def mixture_inverse(z, parameters):
+def mixture_inverse(z: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The x of which `mixture_forward` makes z, and the log of dx/dz: by bisection between the points of the parts.
 
     A last step of Newton's method has the gradients of the inverse.

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +31,14 @@ class Patches:
     ((2, 2, 9), [1, 2, 2, 1])
     """
 
-    def __init__(self, image_shape, kernel_size, strides, padding="valid", dilation=None):
+    def __init__(
+        self,
+        image_shape: Sequence[int],
+        kernel_size: Sequence[int],
+        strides: Sequence[int],
+        padding: str = "valid",
+        dilation: Sequence[int] | None = None,
+    ) -> None:
         self.image_shape = tuple(image_shape)
         *sides, self.channels = self.image_shape
         self.ndims = len(sides)
@@ -50,11 +58,11 @@ class Patches:
         self._pixel_of_cell = self._in_patches(np.arange(self.overlap_counts.size), outside=-1).flatten()
         self._cells_of_pixel = _positions(self._pixel_of_cell, self.overlap_counts.flatten())
 
-    def extract(self, image):
+    def extract(self, image: tf.Tensor) -> tf.Tensor:
         """Cuts (..., height, width, channels) into (..., rows, columns, kernel * channels)."""
         return self._linear(self._extract, self._overlap_sum)(image)
 
-    def convolve(self, image, matrix):
+    def convolve(self, image: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
         """The product of each patch with a matrix (kernel * channels, filters), without cutting patches out.
 
         It is `extract(image) @ matrix`, as a convolution of TensorFlow; see `can_convolve`.
@@ -74,7 +82,7 @@ class Patches:
         """Whether TensorFlow has such a convolution on all devices, with Jacobians: one or two sides, not dilated."""
         return self.ndims <= 2 and max(self.dilation) == 1
 
-    def overlap_sum(self, patches):
+    def overlap_sum(self, patches: tf.Tensor) -> tf.Tensor:
         """Lays patches back on the image and adds where they overlap: the transpose of `extract`."""
         return self._linear(self._overlap_sum, self._extract)(patches)
 
@@ -97,13 +105,13 @@ class Patches:
         total = tf.add_n(copies) if len(copies) > 1 else copies[0]
         return _like(tf.reshape(total, [-1, *self.image_shape]), patches)
 
-    def overlap_mean(self, patches):
+    def overlap_mean(self, patches: tf.Tensor) -> tf.Tensor:
         """The mean over the copies of each pixel; zero where no patch covers it."""
         return self.overlap_sum(patches) / np.maximum(self.overlap_counts, 1)[..., None].astype(
             patches.dtype.as_numpy_dtype
         )
 
-    def cell_values(self, per_pixel, outside=0):
+    def cell_values(self, per_pixel: np.ndarray, outside: float = 0) -> np.ndarray:
         """A static (height, width) array, cut into patches: (rows, columns, kernel * channels), in NumPy."""
         per_cell = self._in_patches(per_pixel, outside)[..., None]
         return np.broadcast_to(per_cell, (*per_cell.shape[:-1], self.channels)).reshape(self.shape)
@@ -120,12 +128,12 @@ class Patches:
         return np.where(inside, np.reshape(per_pixel, self.image_shape[:-1])[tuple(places)], outside)
 
     @property
-    def border(self):
+    def border(self) -> tuple[tuple[int, int], ...]:
         """((top, bottom), (left, right)): the cells around the image that the patches see."""
         return tuple((axis.before, max(axis.reach - axis.before - axis.length, 0)) for axis in self._axes)
 
     @functools.cached_property
-    def mask(self):
+    def mask(self) -> np.ndarray:
         """1.0 for the cells of patches that lie on the image, 0.0 for those outside."""
         return self.cell_values(np.ones(self.image_shape[:-1]))
 
@@ -133,7 +141,7 @@ class Patches:
 class _Axis:
     """One axis of the geometry: `count` windows of `size` cells, `stride` apart, the first `before` cells outside."""
 
-    def __init__(self, length, size, stride, padding, dilation=1):
+    def __init__(self, length: int, size: int, stride: int, padding: str, dilation: int = 1) -> None:
         if min(length, size, stride, dilation) < 1:
             raise ValueError(
                 f"Sizes, kernels, strides and dilations are at least 1. Received: size={length}, kernel={size}, "
@@ -156,12 +164,12 @@ class _Axis:
         self.length, self.size, self.stride, self.width, self.dilation = length, size, stride, width, dilation
 
     @property
-    def reach(self):
+    def reach(self) -> int:
         """Cells from the start of the first window to the end of the last."""
         return (self.count - 1) * self.stride + self.width
 
     @property
-    def index(self):
+    def index(self) -> tuple[np.ndarray, np.ndarray]:
         """Tells for the cells of each window, (count, size), whether they are on the image, and where; else 0."""
         cells = np.arange(self.size) * self.dilation
         place = np.arange(self.count)[:, None] * self.stride + cells - self.before
@@ -169,7 +177,7 @@ class _Axis:
         return inside, np.where(inside, place, 0)
 
     @property
-    def coverage(self):
+    def coverage(self) -> np.ndarray:
         inside, place = self.index
         return np.bincount(place[inside], minlength=self.length)
 

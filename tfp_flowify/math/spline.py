@@ -37,7 +37,7 @@ class Table(NamedTuple):
     pieces: tf.Tensor
 
 
-def spline_forward(x, parameters, bins: int, bound: float):
+def spline_forward(x: tf.Tensor, parameters: tf.Tensor | Table, bins: int, bound: float) -> tuple[tf.Tensor, tf.Tensor]:
     """The spline at x, and the log of its slope.
 
     Args:
@@ -58,7 +58,7 @@ def spline_forward(x, parameters, bins: int, bound: float):
     return tf.reshape(y, shape), tf.reshape(log_slope, shape)
 
 
-def spline_inverse(y, parameters, bins: int, bound: float):
+def spline_inverse(y: tf.Tensor, parameters: tf.Tensor | Table, bins: int, bound: float) -> tuple[tf.Tensor, tf.Tensor]:
     """The point where the spline has the value y, and the log of the inverse's slope there."""
     inner = tf.clip_by_value(y, -bound, bound)
     if _is_own(y, parameters):
@@ -71,7 +71,7 @@ def spline_inverse(y, parameters, bins: int, bound: float):
     return piece.left + t / piece.per_width + (y - inner), -log_slope
 
 
-def spline_knots(parameters, bins: int, bound: float):
+def spline_knots(parameters: tf.Tensor, bins: int, bound: float) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Knots (..., bins + 1) of x, of y, and slopes there."""
     logits, slopes = parameters[..., : 2 * bins], _slope(parameters[..., 2 * bins :])
     shape = tf.concat([tf.shape(parameters)[:-1], [2, bins]], axis=0)
@@ -80,7 +80,7 @@ def spline_knots(parameters, bins: int, bound: float):
     return knots_x, knots_y, tf.concat([ends, slopes, ends], axis=-1)
 
 
-def spline_table(parameters, bins: int, bound: float) -> Table:
+def spline_table(parameters: tf.Tensor, bins: int, bound: float) -> Table:
     """Computes the table that entries look up which share splines."""
     knots = spline_knots(parameters, bins, bound)
     (left, bottom, slope), (right, top, next_slope) = zip(*((k[..., :-1], k[..., 1:]) for k in knots), strict=True)

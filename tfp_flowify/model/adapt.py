@@ -1,6 +1,7 @@
 """A good start for training: scales and shifts of a flow are set by those of data, layer after layer."""
 
 import warnings
+from collections.abc import Iterable
 
 import keras
 import numpy as np
@@ -12,7 +13,8 @@ from tfp_flowify.bijectors.binding import Bound
 from tfp_flowify.bijectors.levels import cuts_for
 from tfp_flowify.bijectors.orthogonal import random_orthogonal
 from tfp_flowify.core.moments import moments, not_too_small, standardization, typical
-from tfp_flowify.distributions import ConditionalNormal
+from tfp_flowify.distributions import ConditionalNormal, DiagonalNormal
+from tfp_flowify.layers.densities import Densities
 from tfp_flowify.math.limits import LARGEST_LOG_SINGULAR, LEAST_LOG_SCALE
 
 #: Noise is well above the floor of the scales of densities, so that those behind it can follow it.
@@ -34,7 +36,13 @@ class Adapter:
       context: The context of the pass, with the condition of the data.
     """
 
-    def __init__(self, frozen=(), densities_only=False, densities=None, context=None):
+    def __init__(
+        self,
+        frozen: Iterable[keras.Variable] = (),
+        densities_only: bool = False,
+        densities: Densities | None = None,
+        context: fb.Context | None = None,
+    ):
         self._context = context or fb.Context()
         self._frozen, self._done = {id(variable) for variable in frozen}, set()
         self._free = {id(variable) for variable in densities.variables} if densities_only else None
@@ -43,7 +51,7 @@ class Adapter:
         self._scale = 0.0  # The typical deviation of what went into the layer in front.
         self._least = 0.0  # The least log-scale of a density.
 
-    def measure(self, bijector, parts) -> list:
+    def measure(self, bijector: fb.FlowBijector, parts: list) -> list:
         """Measures what goes into layers that add noise, for `forward` to make their noise as large, and sets nothing.
 
         For a network that is left as it is, and parts without noise: where noise is as large as what goes in with the
@@ -57,7 +65,7 @@ class Adapter:
             self._signals[id(bijector)] = typical(moments(parts[0], 0)[1])
         return self._values(bijector, parts)
 
-    def forward(self, bijector, parts) -> list:
+    def forward(self, bijector: fb.FlowBijector, parts: list) -> list:
         """Sets a bijector, and returns what it then gives."""
         if isinstance(bijector, Bound):
             return self.forward(bijector.bijector, parts)
@@ -98,7 +106,7 @@ class Adapter:
         self._context, self._keeps_network = before
         return [given, *residuals]
 
-    def set_base(self, base, z):
+    def set_base(self, base: ConditionalNormal | DiagonalNormal, z: tf.Tensor) -> None:
         """Sets a base to the mean and deviation of the network's output."""
         if isinstance(base, ConditionalNormal):
             self._set_whiten(base.whiten, z)
@@ -107,7 +115,7 @@ class Adapter:
         self._assign(base.loc, mean)
         self._assign(base.log_scale, np.log(not_too_small(deviation)))
 
-    def warn_of_small_units(self):
+    def warn_of_small_units(self) -> None:
         """Warns where the data are in such units that densities would start at the floor of their scales."""
         if self._least < LEAST_LOG_SCALE + 1:
             warnings.warn(

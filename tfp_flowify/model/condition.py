@@ -1,6 +1,7 @@
 """What a flow is conditioned on: how raw conditions look, and the network that makes a vector of them."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,6 +10,8 @@ import tensorflow as tf
 from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.core.checks import as_list
 from tfp_flowify.core.private import calls_of
+from tfp_flowify.core.types import Condition as RawCondition
+from tfp_flowify.core.types import DTypeLike, Shape, TensorLike
 from tfp_flowify.layers import Normalization
 from tfp_flowify.model.entries import Range, dense, is_numeric
 
@@ -43,7 +46,7 @@ class Condition:
         self.ranges = {name: _range(network, tensor) for name, tensor in zip(self.names, tensors, strict=True)}
         self.size = network.outputs[0].shape[-1]
 
-    def leaves(self, condition) -> dict:
+    def leaves(self, condition: Any) -> dict:
         """The tensors of a raw condition by name; an error where there are too few, or too many, or none."""
         if isinstance(condition, dict) and set(condition) == set(self.names):
             return dict(condition)
@@ -62,7 +65,7 @@ class Condition:
             raise ValueError(f"This flow takes {self.wanted()}. Received: missing {missing}, not known {extra}")
         return {name: condition[key] for name, key in zip(self.names, self._keys, strict=True)}
 
-    def checked(self, condition, count: int | None = None) -> dict:
+    def checked(self, condition: RawCondition, count: int | None = None) -> dict:
         """Leaves of a raw condition as arrays or tensors with a batch axis; errors name what does not fit.
 
         Args:
@@ -73,7 +76,7 @@ class Condition:
         self.check_rows({name: value.shape[0] for name, value in leaves.items()}, count)
         return leaves
 
-    def check_rows(self, rows: dict, count: int | None):
+    def check_rows(self, rows: dict, count: int | None) -> None:
         """Raises an error where leaves do not have a row for each example, or one for all; None is not known."""
         known = {number for number in rows.values() if number is not None}
         if len(known) > 1 or (count is not None and not known <= {1, count}):
@@ -81,7 +84,7 @@ class Condition:
             given = ", ".join(f"{name} has {number}" for name, number in rows.items())
             raise ValueError(f"This flow takes {self.wanted()}{asked}. Received: {given} row(s).")
 
-    def asserted(self, leaves: dict, count) -> dict:
+    def asserted(self, leaves: dict, count: tf.Tensor | int) -> dict:
         """The same tensors; when a graph runs with others than the flow takes, it fails and says so.
 
         Args:
@@ -97,18 +100,18 @@ class Condition:
         with tf.control_dependencies([tf.debugging.Assert((rows == 1) | (rows == count), [message, rows, count])]):
             return self.ranges[name].asserted(value, self._wanted_of(name))
 
-    def check_numbers(self, name: str, values):
+    def check_numbers(self, name: str, values: np.ndarray) -> None:
         """Raises an error where an array has others than the numbers that a leaf takes."""
         self.ranges[name].check(values, self._wanted_of(name), of=f" of {name}")
 
     def _wanted_of(self, name):
         return f"A condition has {self.ranges[name]}"
 
-    def dense(self, name: str, value):
+    def dense(self, name: str, value: TensorLike) -> np.ndarray | tf.Tensor:
         """A leaf as an array or a tensor of numbers; see `entries.dense`."""
         return dense(value, f"This flow takes {self.wanted()} of numbers", name)
 
-    def cast(self, name: str, value):
+    def cast(self, name: str, value: TensorLike) -> tf.Tensor:
         """A leaf in the type that the network takes; it fails where whole numbers are wanted and others given."""
         dtype = self.specs[name].dtype
         value = tf.convert_to_tensor(self.dense(name, value))
@@ -118,12 +121,12 @@ class Condition:
             self.check_numbers(name, value.numpy())
         return tf.cast(self.ranges[name].asserted(value, self._wanted_of(name)), dtype)
 
-    def embed(self, leaves: dict, count, dtype, training=False):
+    def embed(self, leaves: dict, count: tf.Tensor | int, dtype: DTypeLike, training: bool | None = False) -> tf.Tensor:
         """The vectors of `count` examples, of a row for each or of one for all."""
         vectors = self.network(self._as_network_takes(leaves), training=training)
         return tf.broadcast_to(tf.cast(vectors, dtype), [count, self.size])
 
-    def embed_all(self, condition, dtype):
+    def embed_all(self, condition: RawCondition, dtype: DTypeLike) -> tf.Tensor:
         """The vectors (..., size) of a raw condition with any leading axes; differentiable."""
         leaves, axes, static = self.leaves(condition), [], []
         for name, spec in self.specs.items():
@@ -142,7 +145,7 @@ class Condition:
         count = tf.reduce_prod(axes[0])
         return tf.reshape(self.embed(leaves, count, dtype), tf.concat([axes[0], [self.size]], axis=0))
 
-    def adapt(self, leaves: dict):
+    def adapt(self, leaves: dict) -> None:
         """Lets `Normalization` layers of the network measure the conditions that reach them."""
         for layer in self.network.layers:
             if isinstance(layer, Normalization) and layer.trainable:
@@ -187,12 +190,12 @@ class Embedding(InContext):
     def __call__(self, x, context):
         return self.condition.embed({CONDITION: x}, tf.shape(x)[0], x.dtype, training=context.training)
 
-    def adapt(self, x):
+    def adapt(self, x: TensorLike) -> None:
         """Lets `Normalization` layers of the network measure it."""
         self.condition.adapt({CONDITION: x})
 
 
-def condition_network(condition, policy) -> keras.Model:
+def condition_network(condition: keras.Model | Shape | dict[str, Shape], policy: keras.DTypePolicy) -> keras.Model:
     """The Keras model from raw conditions to vectors that the argument `condition` of a flow stands for.
 
     Args:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +10,7 @@ import tensorflow as tf
 from tfp_flowify.core.checks import as_list, whole_number
 from tfp_flowify.core.memory import check_memory
 from tfp_flowify.core.seeds import numbered, stateless_seed
+from tfp_flowify.core.types import Condition, Examples, Seed, TensorLike
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.distributions import FlowDistribution, GivenFlow
 from tfp_flowify.model.entries import checked_temperature, dense
@@ -60,7 +62,9 @@ class Density:
         """Event shapes of what the layers drop, in their order."""
         return self.distribution.residual_shapes
 
-    def log_prob(self, x, num_draws=1, seed=None, batch_size=1024, *, condition=None):
+    def log_prob(
+        self, x: Examples, num_draws: int = 1, seed: Seed = None, batch_size: int = 1024, *, condition: Condition = None
+    ) -> tf.Tensor:
         """Log-likelihoods in nats: exact where the flow adds no noise, else a bound from draws of it.
 
         Args:
@@ -75,12 +79,23 @@ class Density:
         size = max(1, batch_size // min(num_draws, CHUNK))
         return self._in_batches(self._functions.log_prob(num_draws), x, condition, size, seed)[0]
 
-    def bits_per_dim(self, x, num_draws=1, seed=None, batch_size=1024, *, condition=None):
+    def bits_per_dim(
+        self, x: Examples, num_draws: int = 1, seed: Seed = None, batch_size: int = 1024, *, condition: Condition = None
+    ) -> tf.Tensor:
         """Negative log-likelihoods in bits for each dimension of the data. Arguments as for `log_prob`."""
         log_prob = self.log_prob(x, num_draws, seed, batch_size, condition=condition)
         return bits_per_dim(log_prob, self._check.event_shape)
 
-    def score(self, x, num_draws=10, seed=None, batch_size=1024, *, condition=None, typical=None) -> dict:
+    def score(
+        self,
+        x: Examples,
+        num_draws: int = 10,
+        seed: Seed = None,
+        batch_size: int = 1024,
+        *,
+        condition: Condition = None,
+        typical: Examples | None = None,
+    ) -> dict:
         """Log-likelihoods taken apart: what the output of the network says, and what the rest of the data say.
 
         As a score of anomaly each has its weak side. The likelihood itself is known to mislead: a flow of photographs
@@ -109,7 +124,16 @@ class Density:
             scores["distance"] = tf.abs(total - tf.cast(typical, total.dtype))
         return scores
 
-    def sample_alike(self, x, n=1, temperature=1.0, seed=None, batch_size=1024, *, condition=None):
+    def sample_alike(
+        self,
+        x: Examples,
+        n: int = 1,
+        temperature: float | tf.Tensor = 1.0,
+        seed: Seed = None,
+        batch_size: int = 1024,
+        *,
+        condition: Condition = None,
+    ) -> tf.Tensor:
         """Draws examples that the network takes for the same: with the output that it gives for x, and all else drawn.
 
         They show what the network ignores. Where the flow was made by blocks, their outputs are the same up to the
@@ -129,7 +153,16 @@ class Density:
         seeds = itertools.islice(numbered(seed, "draws alike"), n)
         return tf.stack([self._in_batches(function, x, condition, size, each)[0] for each in seeds])
 
-    def sample(self, n, temperature=1.0, mean=False, seed=None, batch_size=1024, *, condition=None):
+    def sample(
+        self,
+        n: int | tf.Tensor,
+        temperature: float | tf.Tensor = 1.0,
+        mean: bool = False,
+        seed: Seed = None,
+        batch_size: int = 1024,
+        *,
+        condition: Condition = None,
+    ) -> tf.Tensor:
         """Draws examples.
 
         Args:
@@ -159,7 +192,7 @@ class Density:
             drawn.append(function(size, temperature, batch_seed, rows))
         return tf.concat(drawn, axis=0)
 
-    def given(self, condition) -> GivenFlow:
+    def given(self, condition: Condition) -> GivenFlow:
         """The distribution of x given a condition: an ordinary one of TFP, with the conditions as its batch.
 
         `flow.given(c).sample(1000)` has the shape (1000, len(c), *event_shape), and `log_prob(x)` broadcasts as TFP
@@ -178,7 +211,7 @@ class Density:
             functions.condition.check_numbers(name, np.asarray(functions.condition.dense(name, value)))
         return self.distribution.given(functions.condition.embed_all(leaves, functions.dtype))
 
-    def encode(self, x, seed=None, batch_size=1024, *, condition=None) -> list:
+    def encode(self, x: Examples, seed: Seed = None, batch_size: int = 1024, *, condition: Condition = None) -> list:
         """The output of the flow and all that it dropped, for `decode` to go back from, up to rounding.
 
         The noise is drawn. The parts have the shapes `network.output_shape`, then `residual_shapes`. Arguments as for
@@ -186,7 +219,9 @@ class Density:
         """
         return self._in_batches(self._functions.encode, x, condition, whole_number("batch_size", batch_size), seed)
 
-    def decode(self, parts, batch_size=1024, *, condition=None):
+    def decode(
+        self, parts: TensorLike | Sequence[TensorLike], batch_size: int = 1024, *, condition: Condition = None
+    ) -> tf.Tensor:
         """The examples that `encode` made these parts of, with the same condition."""
         functions = self._functions
         functions.door.refuse(condition)
@@ -201,7 +236,7 @@ class Density:
         ]
         return tf.concat(pieces, axis=0)
 
-    def reconstruct(self, x, batch_size=1024, *, condition=None):
+    def reconstruct(self, x: Examples, batch_size: int = 1024, *, condition: Condition = None) -> tf.Tensor:
         """Reconstructs examples from the output of the network alone, with what was dropped at its mean."""
         function = self._functions.reconstruct
         size = whole_number("batch_size", batch_size)

@@ -1,5 +1,8 @@
 """Where a training step first has numbers that are not finite."""
 
+from collections.abc import Sequence
+
+import keras
 import tensorflow as tf
 
 from tfp_flowify import bijectors as fb
@@ -7,7 +10,13 @@ from tfp_flowify.augmentation import draw
 from tfp_flowify.distributions import FlowDistribution
 
 
-def where_not_finite(distribution: FlowDistribution, weights, points, seed, condition=None) -> str | None:
+def where_not_finite(
+    distribution: FlowDistribution,
+    weights: Sequence[keras.Variable],
+    points: tf.Tensor,
+    seed: tf.Tensor,
+    condition: tf.Tensor | None = None,
+) -> str | None:
     """Goes through a training step layer by layer, and says where NaN or infinity first appears; None where nowhere.
 
     Args:

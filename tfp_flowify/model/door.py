@@ -2,10 +2,13 @@
 
 import numbers
 import types
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfp_flowify.core.types import Condition as RawCondition
+from tfp_flowify.core.types import TensorLike
 from tfp_flowify.model.condition import CONDITION, Condition, X
 from tfp_flowify.model.entries import with_asserted_weights
 from tfp_flowify.model.inputs import InputCheck, data_of, is_array, map_data
@@ -22,7 +25,7 @@ class Door:
     def __init__(self, check: InputCheck, condition: Condition | None = None):
         self.check, self.condition = check, condition
 
-    def inputs(self, inputs):
+    def inputs(self, inputs: Any) -> Any:
         """Checks what Keras' methods take: arrays; or batches, which are checked as they are read.
 
         See `InputCheck.data`. With a condition, arrays and batches come out as {"x": x, "condition": leaves}.
@@ -43,7 +46,7 @@ class Door:
         x = self.check.array(x)
         return {X: x, CONDITION: self.for_each(condition, len(x))}
 
-    def batch(self, inputs) -> tuple:
+    def batch(self, inputs: Any) -> tuple:
         """x and the leaves of its condition, or None, of a batch in a training step; its shapes are checked."""
         if self.condition is None:
             self.check.batch(inputs)
@@ -62,7 +65,7 @@ class Door:
                 raise ValueError(f"This flow takes {self.condition.wanted()}. Received: {name} of {leaves[name].shape}")
         return leaves
 
-    def asked(self, x, condition) -> tuple:
+    def asked(self, x: TensorLike, condition: RawCondition) -> tuple:
         """An array and the leaves of its condition, {} without one, as the methods for densities take them."""
         self.refuse(condition)
         if self.condition is not None and condition is None and (isinstance(x, dict) or _is_pair(x)):
@@ -70,7 +73,7 @@ class Door:
         x = self.check.array(x)
         return x, ({} if self.condition is None else self.for_each(condition, len(x)))
 
-    def first_examples(self, dataset, most: int) -> tuple:
+    def first_examples(self, dataset: tf.data.Dataset, most: int) -> tuple:
         """Data and the leaves of their conditions, {} without, of the first batches of a dataset."""
         taken, count = [], 0
         for x, leaves in map(self.batch, map(data_of, self.inputs(dataset))):
@@ -84,23 +87,23 @@ class Door:
         leaves = {name: tf.concat([leaves[name] for leaves in conditions], axis=0) for name in conditions[0]}
         return tf.concat(data, axis=0), leaves
 
-    def for_each(self, condition, count: int) -> dict:
+    def for_each(self, condition: RawCondition, count: int) -> dict:
         """The leaves of a condition, with a row for each of `count` examples."""
         leaves = self.condition.checked(condition, count)
         return {name: value if len(value) == count else np.repeat(value, count, 0) for name, value in leaves.items()}
 
-    def refuse(self, condition):
+    def refuse(self, condition: RawCondition) -> None:
         """Raises an error where a condition is given to a flow that takes none."""
         if self.condition is None and condition is not None:
             raise ValueError("This flow takes no condition. Make one that does: FlowModel(network, condition=shape).")
 
     @staticmethod
-    def refuse_beside_dataset(condition):
+    def refuse_beside_dataset(condition: RawCondition) -> None:
         """Raises an error where a condition is given beside a dataset, which has its own."""
         if condition is not None:
             raise ValueError("The condition of a dataset comes with its data: leave out condition=...")
 
-    def data_in(self, inputs):
+    def data_in(self, inputs: Any) -> Any:
         """x alone, of anything that `inputs` takes but a dataset: for its shape."""
         return inputs if self.condition is None else self._pair(inputs)[0]
 
@@ -142,7 +145,7 @@ class Door:
         return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def is_lone(inputs) -> bool:
+def is_lone(inputs: object) -> bool:
     """Whether this is one array or tensor."""
     return is_array(inputs) and not isinstance(inputs, list)
 

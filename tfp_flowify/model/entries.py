@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.checks import largest_number
+from tfp_flowify.core.types import DTypeLike, TensorLike
 
 
 class Range:
@@ -17,11 +18,11 @@ class Range:
     [True, False, False]
     """
 
-    def __init__(self, low, high, whole: bool = False):
+    def __init__(self, low: float, high: float, whole: bool = False):
         self.low, self.high, self.whole = low, high, whole
 
     @classmethod
-    def of_type(cls, dtype) -> "Range":
+    def of_type(cls, dtype: DTypeLike) -> "Range":
         """The numbers that can be worked with in a type: of floating ones, those that can be squared."""
         dtype = tf.as_dtype(dtype)
         if dtype.is_floating:
@@ -31,7 +32,7 @@ class Range:
     def __str__(self):
         return f"whole numbers {self.low} ... {self.high}" if self.whole else f"finite numbers, {self.high:g} at most"
 
-    def holds(self, values):
+    def holds(self, values: np.ndarray | tf.Tensor) -> np.ndarray | tf.Tensor:
         """Tells for each entry of an array or a tensor whether it is in the range."""
         values = _comparable(values)
         if not tf.is_tensor(values) and values.dtype.kind in "iub":
@@ -42,7 +43,7 @@ class Range:
             return inside
         return inside & (values == (tf.floor(values) if tf.is_tensor(values) else np.floor(values)))
 
-    def check(self, values, wanted: str, of: str = ""):
+    def check(self, values: np.ndarray, wanted: str, of: str = "") -> None:
         """Raises a ValueError where entries of an array are not in the range.
 
         Args:
@@ -60,7 +61,7 @@ class Range:
                 f"{values[first]} at {first}.{hint}"
             )
 
-    def asserted(self, x, wanted: str):
+    def asserted(self, x: tf.Tensor, wanted: str) -> tf.Tensor:
         """The same tensor; when a graph runs with entries that are not in the range, it fails and says so."""
         good = tf.reduce_all(self.holds(x))
         with tf.control_dependencies([tf.debugging.Assert(good, [f"{wanted}."])]):
@@ -71,7 +72,7 @@ class Range:
 WEIGHTS, TEMPERATURES = Range(0, largest_number("float32")), Range(1e-18, 1e18)
 
 
-def dense(x, wanted: str, name: str = "data"):
+def dense(x: TensorLike, wanted: str, name: str = "data") -> np.ndarray | tf.Tensor:
     """A tensor, or anything like an array as one of NumPy; an error where entries are missing, or are not numbers.
 
     Args:
@@ -110,7 +111,7 @@ def is_numeric(dtype: tf.DType) -> bool:
     return dtype.is_floating or dtype.is_integer or dtype.is_bool
 
 
-def check_weights(weights, count: int):
+def check_weights(weights: TensorLike | dict | None, count: int) -> None:
     """Raises an error where weights of examples are not one for each, or others than zero and positive numbers.
 
     None, and different weights for each of several outputs, pass.
@@ -133,7 +134,7 @@ def with_asserted_weights(labels: tuple) -> tuple:
     return (*labels[:1], *tf.nest.map_structure(asserted, labels[1:]))
 
 
-def checked_temperature(temperature, dtype):
+def checked_temperature(temperature: TensorLike, dtype: DTypeLike) -> tf.Tensor:
     """A temperature as a tensor; an error where it is not one number, or not a positive one."""
     value = dense(temperature, "The temperature is a positive number", "temperature")
     if value.shape != () or (tf.executing_eagerly() and not TEMPERATURES.holds(np.asarray(value))):

@@ -3,7 +3,9 @@
 import numbers
 import random
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -15,6 +17,8 @@ from tfp_flowify.core.checks import whole_number
 from tfp_flowify.core.moments import some_rows
 from tfp_flowify.core.private import layers_inside
 from tfp_flowify.core.seeds import salted
+from tfp_flowify.core.types import Condition as RawCondition
+from tfp_flowify.core.types import Examples, PathLike, Seed, Shape, TensorLike
 from tfp_flowify.distributions import ConditionalNormal, DiagonalNormal, FlowDistribution
 from tfp_flowify.layers.arguments import check_full_precision, one_of
 from tfp_flowify.layers.base import make_transform, register
@@ -86,7 +90,17 @@ class FlowModel(Density, Training, keras.Model):
     [10]
     """
 
-    def __init__(self, network, base="normal", seed=None, condition=None, *, pretrained=False, notes=(), **kwargs):
+    def __init__(
+        self,
+        network: keras.Model | Sequence,
+        base: "str | FlowModel" = "normal",
+        seed: int | None = None,
+        condition: keras.Model | Shape | dict[str, Shape] | None = None,
+        *,
+        pretrained: bool = False,
+        notes: Sequence[str] = (),
+        **kwargs: Any,
+    ):
         given = None if condition is None else Condition(condition_network(condition, policy_of(network)))
         network = as_network(network, given and given.size)
         kwargs["dtype"] = kwargs.get("dtype") or policy_of(network)
@@ -104,7 +118,7 @@ class FlowModel(Density, Training, keras.Model):
         if self.network.built:
             self.build(self.network.input_shape)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape | Sequence[Shape] | dict[str, Any]) -> None:
         if self._flow_functions is not None:
             return
         if not self.network.built:
@@ -158,7 +172,7 @@ class FlowModel(Density, Training, keras.Model):
         loc, log_scale = (self.densities.add(f"base_{name}_{number}", shape) for name in ("loc", "log_scale"))
         return DiagonalNormal(loc, log_scale)
 
-    def build_from(self, x):
+    def build_from(self, x: Examples | dict[str, Any]) -> None:
         """Builds the flow for data like x, an array or a dataset; does nothing where it is built."""
         if self._flow_functions is not None:
             return
@@ -174,7 +188,7 @@ class FlowModel(Density, Training, keras.Model):
         with self.distribute_strategy.scope():
             self.build((None, *spec.shape[1:]))
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: TensorLike | dict[str, Any], training: bool | None = None) -> tf.Tensor | list:
         if tf.executing_eagerly() and all(map(tf.is_tensor, tf.nest.flatten(inputs))):
             self._door.inputs(inputs)
         x, leaves = self._door.batch(inputs)
@@ -189,7 +203,7 @@ class FlowModel(Density, Training, keras.Model):
     def _run_network(self, x, vectors=None, training=False):
         return self.network(x if len(self.network.inputs) == 1 else [x, vectors], training=training)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape | Sequence[Shape] | dict[str, Any]) -> tuple | list:
         shape = self._shape_of_data(input_shape)
         if self._condition is None or len(self.network.inputs) == 1:
             return self.network.compute_output_shape(shape)
@@ -201,7 +215,9 @@ class FlowModel(Density, Training, keras.Model):
             return shapes["x"]
         return shapes[0] if self._condition is not None and isinstance(shapes[0], list | tuple) else shapes
 
-    def adapt(self, x, densities_only=None, seed=None, *, condition=None):
+    def adapt(
+        self, x: Examples, densities_only: bool | None = None, seed: Seed = None, *, condition: RawCondition = None
+    ) -> None:
         """Sets scales and shifts by those of data, in one pass: where a fresh flow should start.
 
         Dense layers and convolutions then give outputs of mean zero and unit scale, and drop the directions in which
@@ -248,7 +264,7 @@ class FlowModel(Density, Training, keras.Model):
                 adapter.set_base(base, z)
         adapter.warn_of_small_units()
 
-    def whitening(self, shape, given) -> fb.WhitenByFlow:
+    def whitening(self, shape: Shape, given: Shape) -> fb.WhitenByFlow:
         """This density of x given z as a bijector [z, x, *noise] -> [z, *residuals], for `layers.Stochastic`.
 
         Args:
@@ -270,13 +286,13 @@ class FlowModel(Density, Training, keras.Model):
 
     def summary(
         self,
-        line_length=None,
-        positions=None,
-        print_fn=None,
-        expand_nested=False,
-        show_trainable=False,
-        layer_range=None,
-    ):
+        line_length: int | None = None,
+        positions: Sequence[float] | None = None,
+        print_fn: Callable | None = None,
+        expand_nested: bool = False,
+        show_trainable: bool = False,
+        layer_range: Sequence[str] | None = None,
+    ) -> None:
         """Prints Keras' summary of the network, and a table of where dimensions are added and dropped.
 
         Arguments are those of Keras, for its summary of the network.
@@ -294,7 +310,7 @@ class FlowModel(Density, Training, keras.Model):
 
     # Saving.
 
-    def save(self, filepath, overwrite=True, zipped=None, **kwargs):
+    def save(self, filepath: PathLike, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any) -> None:
         """Saves the flow with its weights and its optimizer to a `.keras` file, as any Keras model."""
         if Path(filepath).suffix in (".h5", ".hdf5"):
             raise ValueError(
@@ -302,7 +318,15 @@ class FlowModel(Density, Training, keras.Model):
             )
         super().save(filepath, overwrite, zipped, **kwargs)
 
-    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, *, num_draws=1):
+    def export(
+        self,
+        filepath: PathLike,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: None = None,
+        *,
+        num_draws: int = 1,
+    ) -> None:
         """Writes a SavedModel that runs with TensorFlow alone.
 
         Its signatures are `log_prob(x, seed)`, `bits_per_dim(x, seed)`, `sample(n, temperature, seed)`,
@@ -331,7 +355,7 @@ class FlowModel(Density, Training, keras.Model):
         if verbose:
             print(f"Saved the signatures of {self.name} at {filepath}.")
 
-    def get_config(self):
+    def get_config(self) -> dict:
         network = keras.saving.serialize_keras_object(self.network)
         frozen = [i for i, layer in enumerate(self._density_layers()) if not layer.trainable]
         own = {"network": network, "base": self.base, "seed": self.seed, "frozen_densities": frozen}
@@ -344,7 +368,7 @@ class FlowModel(Density, Training, keras.Model):
         return {**super().get_config(), **own}
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: dict, custom_objects: dict | None = None) -> Self:
         config = dict(config)
         for name in ("network", "base", "condition"):
             if isinstance(config.get(name), dict):

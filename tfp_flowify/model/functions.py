@@ -1,11 +1,13 @@
 """The compiled functions of a flow, for any batch size: a `FlowModel` calls them and exports them."""
 
 import math
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
 from tfp_flowify.augmentation import draw
 from tfp_flowify.core.checks import as_list
+from tfp_flowify.core.types import PathLike
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.model.door import Door
@@ -31,7 +33,7 @@ class FlowFunctions:
       door: What data and conditions the flow takes.
     """
 
-    def __init__(self, distribution: FlowDistribution, run_network, door: Door):
+    def __init__(self, distribution: FlowDistribution, run_network: Callable, door: Door):
         self.distribution, self.run_network, self.door = distribution, run_network, door
         self.check, self.condition = door.check, door.condition
         bijector, self.dtype = distribution.bijector, distribution.dtype
@@ -58,7 +60,7 @@ class FlowFunctions:
         self.sample_alike = _compiled(self._sample_alike, [self.x, self.given, *self.draw_specs[1:]])
         self._log_prob, self._score = {}, {}
 
-    def log_prob(self, num_draws: int = 1):
+    def log_prob(self, num_draws: int = 1) -> Callable:
         """The function (x, leaves, seed) -> log-likelihoods from that many draws of the noise."""
         if num_draws not in self._log_prob:
 
@@ -70,7 +72,7 @@ class FlowFunctions:
             self._log_prob[num_draws] = _compiled(log_prob, [self.x, self.given, self.seed])
         return self._log_prob[num_draws]
 
-    def score(self, num_draws: int):
+    def score(self, num_draws: int) -> Callable:
         """The function (x, leaves, seed) -> [log-likelihoods, log-densities of the output]."""
         if num_draws not in self._score:
 
@@ -140,7 +142,9 @@ class FlowFunctions:
         return TEMPERATURES.asserted(temperature, "The temperature is a positive number")
 
 
-def export_functions(functions: FlowFunctions, variables, path, num_draws: int = 1):
+def export_functions(
+    functions: FlowFunctions, variables: Iterable[tf.Variable], path: PathLike, num_draws: int = 1
+) -> None:
     """Writes a SavedModel whose signatures are the functions of a flow; it needs nothing but TensorFlow to run.
 
     Args:

@@ -3,11 +3,14 @@
 import numbers
 import types
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_flowify.core.moments import is_constant, moments, some_rows
+from tfp_flowify.core.types import DTypeLike, Shape, TensorLike
 from tfp_flowify.model.entries import Range, check_weights, dense, is_numeric, with_asserted_weights
 
 #: So many examples are looked at, at most, to see whether data have a density.
@@ -23,11 +26,11 @@ class InputCheck:
       dtype: The type that it works in.
     """
 
-    def __init__(self, event_shape, levels=None, dtype=tf.float32):
+    def __init__(self, event_shape: Shape, levels: int | None = None, dtype: DTypeLike = tf.float32):
         self.event_shape, self.levels = tuple(event_shape), levels
         self.range = Range.of_type(dtype) if levels is None else Range(0, levels - 1, whole=True)
 
-    def data(self, x):
+    def data(self, x: Any) -> Any:
         """Checks what Keras' methods take: anything like an array; or batches, which are checked as they are read.
 
         Batches come as a dataset or a generator. Others, such as a `keras.utils.PyDataset`, pass as they are: in
@@ -42,7 +45,7 @@ class InputCheck:
             raise ValueError(f"This flow takes {self._wanted()}, as an array, a tensor or a dataset. Received: {given}")
         return self.array(x) if is_array(x) else x
 
-    def array(self, x):
+    def array(self, x: TensorLike) -> np.ndarray | tf.Tensor:
         """An array or a tensor; raises a ValueError where it is not what the flow takes."""
         wanted = f"This flow takes {self._wanted()}"
         x = dense(x, wanted)
@@ -54,16 +57,16 @@ class InputCheck:
         self.range.check(np.asarray(x), wanted)
         return x
 
-    def batch(self, x):
+    def batch(self, x: tf.Tensor) -> None:
         """Raises a ValueError where a batch in a training step has another shape."""
         if not hasattr(x, "shape") or not tf.TensorShape([None, *self.event_shape]).is_compatible_with(x.shape):
             raise ValueError(f"This flow takes {self._wanted()}. Received: {getattr(x, 'shape', type(x).__name__)}")
 
-    def asserted(self, x):
+    def asserted(self, x: tf.Tensor) -> tf.Tensor:
         """The same tensor; when a graph runs with other data than the flow takes, it fails and says so."""
         return self.range.asserted(tf.ensure_shape(x, [None, *self.event_shape]), f"This flow takes {self._wanted()}")
 
-    def warn_of_no_density(self, x):
+    def warn_of_no_density(self, x: Any) -> None:
         """Warns where real data lie on a part of space that has no volume: no density describes them.
 
         Args:
@@ -82,7 +85,7 @@ class InputCheck:
         elif np.array_equal(x, np.round(x)):
             _warn("all numbers are whole", " Put Dequantize(levels) in front.")
 
-    def element(self, spec):
+    def element(self, spec: tf.TypeSpec) -> None:
         """Raises a ValueError where the elements of a dataset have another shape, or are no numbers, or none at all."""
         if not isinstance(spec, tf.TensorSpec) or not is_numeric(spec.dtype) or spec.shape[:1] == [0]:
             raise ValueError(f"This flow takes {self._wanted()}, one or more. Received: a dataset of {spec}")
@@ -108,7 +111,7 @@ class InputCheck:
         return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def data_of(element):
+def data_of(element: Any) -> Any:
     """The data of an element of a dataset, x or (x, y) or (x, y, sample_weight)."""
     return element[0] if isinstance(element, tuple) else element
 
@@ -118,7 +121,7 @@ def is_endless(dataset: tf.data.Dataset) -> bool:
     return int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
 
 
-def map_data(batches, check):
+def map_data(batches: Iterable, check: Callable[[Any], Any]) -> Iterator:
     """Batches of a generator with their data checked, and their weights."""
     for element in batches:
         x = check(data_of(element))
@@ -128,12 +131,14 @@ def map_data(batches, check):
         yield (x, *labels) if isinstance(element, tuple) else x
 
 
-def is_array(x) -> bool:
+def is_array(x: object) -> bool:
     """Whether something is an array or can be made one: a tensor, a list of numbers, a table of pandas."""
     return tf.is_tensor(x) or hasattr(x, "__array__") or isinstance(x, list)
 
 
-def check_parts_of_encode(names, specs, parts) -> list:
+def check_parts_of_encode(
+    names: Sequence[str], specs: Sequence[tf.TensorSpec], parts: TensorLike | Sequence[TensorLike]
+) -> list:
     """Tensors of the parts that `decode` takes, or an error that says which do not fit.
 
     Args:

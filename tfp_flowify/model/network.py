@@ -1,5 +1,7 @@
 """The ordinary network of a flow: a Keras model of the layers that the flow is made of."""
 
+from collections.abc import Sequence
+
 import keras
 import numpy as np
 
@@ -7,9 +9,10 @@ from tfp_flowify.distributions import FlowDistribution
 from tfp_flowify.layers.base import FlowLayer
 from tfp_flowify.layers.chain import chain_tensors, wants_condition
 from tfp_flowify.layers.graph import is_graph, way_out
+from tfp_flowify.model.condition import Condition
 
 
-def as_network(network, condition: int | None = None) -> keras.Model:
+def as_network(network: keras.Model | Sequence, condition: int | None = None) -> keras.Model:
     """A Keras model of the layers that a flow is made of.
 
     Args:
@@ -58,7 +61,7 @@ def _with_condition(network, condition):
     return model
 
 
-def check_inputs(network: keras.Model, condition):
+def check_inputs(network: keras.Model, condition: Condition | None) -> None:
     """Raises an error where a network has other inputs than the data and, beside them, the condition."""
     count, shapes = len(network.inputs), [tuple(tensor.shape[1:]) for tensor in network.inputs]
     if condition is None and count != 1:
@@ -73,7 +76,7 @@ def check_inputs(network: keras.Model, condition):
         )
 
 
-def policy_of(network):
+def policy_of(network: keras.Model | Sequence) -> keras.DTypePolicy:
     """The dtype policy of the layers of a list or a model; of the model itself, or Keras' own, where there are none."""
     layers = getattr(network, "layers", network)
     layers = layers if isinstance(layers, list | tuple) else []
@@ -81,7 +84,7 @@ def policy_of(network):
     return next((layer.dtype_policy for layer in layers if isinstance(layer, FlowLayer)), default)
 
 
-def base_of(flow, condition, shapes) -> FlowDistribution:
+def base_of(flow: keras.Model, condition: Condition | None, shapes: list) -> FlowDistribution:
     """The density of another flow as a base, checked."""
     base = flow.distribution
     if shapes != [tuple(base.event_shape)]:

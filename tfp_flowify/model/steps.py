@@ -1,6 +1,7 @@
 """A step of training or testing: Keras' own, with the likelihood as loss."""
 
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 from tfp_flowify.core.checks import all_finite
 from tfp_flowify.core.private import Figures, FitOnManyMachines, logs_for_keras, track_loss
 from tfp_flowify.core.seeds import fold_in, salted
+from tfp_flowify.core.types import Condition, TensorLike
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.model.diagnosis import where_not_finite
 
@@ -40,7 +42,7 @@ class Steps(FitOnManyMachines):
             aggregation="only_first_replica",
         )
 
-    def train_step(self, data):
+    def train_step(self, data: Any) -> dict:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             output, loss = self._output_and_loss(x, y, sample_weight, training=True)
@@ -55,7 +57,7 @@ class Steps(FitOnManyMachines):
         self._track(loss, x)
         return logs_for_keras(self.compute_metrics(x, y, output, sample_weight=sample_weight))
 
-    def test_step(self, data):
+    def test_step(self, data: Any) -> dict:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         output, loss = self._output_and_loss(x, y, sample_weight, training=False)
         self._track(loss, x)
@@ -77,7 +79,9 @@ class Steps(FitOnManyMachines):
             return loss
         return tf.where(all_finite(gradients), loss, np.nan)
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> tf.Tensor:
         """The negative log-likelihood of a batch, averaged over examples, and beside it the loss of the output."""
         if self._supervised and y is None:
             raise ValueError(NEEDS_LABELS)
@@ -97,7 +101,7 @@ class Steps(FitOnManyMachines):
             loss += sum(w.regularizer(w) for w in self.trainable_weights if w.regularizer is not None) / _replicas()
         return loss
 
-    def where_not_finite(self, x, step=None, *, condition=None) -> str | None:
+    def where_not_finite(self, x: TensorLike, step: int | None = None, *, condition: Condition = None) -> str | None:
         """Says in which layer a training step on a batch first has NaN or infinity; None where all numbers are finite.
 
         Where `fit` gives a loss that is not finite, ask this of the batch. With `FusedAdam` the weights are still those

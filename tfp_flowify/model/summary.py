@@ -2,6 +2,8 @@
 
 import math
 
+import keras
+
 from tfp_flowify.core.checks import event_shapes
 from tfp_flowify.core.private import calls_of
 from tfp_flowify.layers.graph import Copies
@@ -12,7 +14,7 @@ HEAD = ("layer", "output shape", "weights", "densities", "adds noise", "drops")
 MUCH_NOISE = 4
 
 
-def flow_summary(flow) -> str:
+def flow_summary(flow: keras.Model) -> str:
     """The table of a built `FlowModel` as text."""
     bijector = flow.distribution.bijector
     rows = [("data", _shape(bijector.inputs[0]), "", "", "", ""), *_layer_rows(flow, bijector)]

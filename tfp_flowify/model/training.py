@@ -2,6 +2,8 @@
 
 import inspect
 import numbers
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -27,18 +29,18 @@ class Training(Steps):
 
     def compile(
         self,
-        optimizer="adam",
-        loss=None,
-        loss_weights=None,
-        metrics=None,
-        weighted_metrics=None,
-        run_eagerly=False,
-        steps_per_execution=1,
-        jit_compile="auto",
-        auto_scale_loss=True,
+        optimizer: str | keras.optimizers.Optimizer = "adam",
+        loss: str | Callable | list | dict | None = None,
+        loss_weights: float | list | dict | None = None,
+        metrics: list | dict | None = None,
+        weighted_metrics: list | dict | None = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: bool | str = "auto",
+        auto_scale_loss: bool = True,
         *,
-        likelihood_weight=1.0,
-    ):
+        likelihood_weight: float = 1.0,
+    ) -> None:
         """Sets up training. Arguments are those of Keras, and one more.
 
         Args:
@@ -71,17 +73,17 @@ class Training(Steps):
         watched = any(layer.activity_regularizer is not None for layer in inside)
         self._output_is_used = self._needs_labels or watched
 
-    def get_compile_config(self):
+    def get_compile_config(self) -> dict:
         config = super().get_compile_config()
         return {**config, "likelihood_weight": self._likelihood_weight} if config else {}
 
-    def compile_from_config(self, config):
+    def compile_from_config(self, config: dict) -> None:
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
     @property
-    def metrics(self):
+    def metrics(self) -> list:
         """As in Keras; but models inside keep their metrics to themselves: those compiled, and flows."""
         models = [layer for layer in layers_inside(self) if isinstance(layer, keras.Model)]
         own = [model.metrics if isinstance(model, Training) else trackers_of(model) for model in models]
@@ -89,7 +91,7 @@ class Training(Steps):
         return [metric for metric in super().metrics if id(metric) not in foreign]
 
     @_as_in_keras
-    def fit(self, *args, **kwargs):
+    def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Trains as any Keras model; data are checked first. Without a loss in `compile`, labels are not used.
 
         A conditional flow takes `fit([x, condition])` or `fit({"x": x, "condition": condition})`, or a dataset of such.
@@ -114,7 +116,7 @@ class Training(Steps):
         return super().fit(**arguments)
 
     @_as_in_keras
-    def evaluate(self, *args, **kwargs):
+    def evaluate(self, *args: Any, **kwargs: Any) -> float | list | dict:
         """The loss and metrics on data, as for any Keras model; each call draws the same noise, one draw an example."""
         if not kwargs.get("_use_cached_eval_dataset"):  # Else `fit` has checked its validation data already.
             args, kwargs = (), self._admitted(Training.evaluate, args, kwargs)
@@ -122,22 +124,22 @@ class Training(Steps):
         return super().evaluate(*args, **kwargs)
 
     @_as_in_keras
-    def predict(self, *args, **kwargs):
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs of the network, as for any Keras model."""
         return super().predict(**self._admitted(Training.predict, args, kwargs))
 
     @_as_in_keras
-    def predict_on_batch(self, *args, **kwargs):
+    def predict_on_batch(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs of the network for one batch, as for any Keras model."""
         return super().predict_on_batch(**self._admitted(Training.predict_on_batch, args, kwargs))
 
     @_as_in_keras
-    def train_on_batch(self, *args, **kwargs):
+    def train_on_batch(self, *args: Any, **kwargs: Any) -> float | list | dict:
         """One training step, as for any Keras model."""
         return super().train_on_batch(**self._admitted(Training.train_on_batch, args, kwargs))
 
     @_as_in_keras
-    def test_on_batch(self, *args, **kwargs):
+    def test_on_batch(self, *args: Any, **kwargs: Any) -> float | list | dict:
         """The loss and metrics of one batch, as for any Keras model."""
         return super().test_on_batch(**self._admitted(Training.test_on_batch, args, kwargs))
 
@@ -166,7 +168,7 @@ class Training(Steps):
         return (np.zeros([count, 0], np.int8) if y is None and sample_weight is not None else y), sample_weight
 
 
-def is_in_memory(inputs) -> bool:
+def is_in_memory(inputs: object) -> bool:
     """Whether inputs that have come through the door are arrays, not a dataset or a generator."""
     return isinstance(inputs, dict) or is_array(inputs)
 

@@ -1,6 +1,8 @@
 """Networks by name, as flows: those of the paper, and `best`, which has better densities."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -33,7 +35,15 @@ __all__ = [
 
 
 def build(
-    name: str, shape, levels=None, noise="normal", seed=None, condition=None, box=None, front="spread", **density
+    name: str,
+    shape: Sequence[int],
+    levels: int | None = None,
+    noise: str = "normal",
+    seed: int | None = None,
+    condition: keras.Model | Sequence[int] | dict[str, Sequence[int]] | None = None,
+    box: Sequence | None = None,
+    front: str = "spread",
+    **density: Any,
 ) -> FlowModel:
     """A flow by the name of its network.
 
@@ -89,7 +99,7 @@ def _table_layers(name, shape, levels, noise, density):
     return tabular_network(name, shape[0], sizes)
 
 
-def name_for(shape) -> str:
+def name_for(shape: Sequence[int]) -> str:
     """The name of a network for examples of any shape.
 
     >>> name_for((28, 28, 1)), name_for((6,)), name_for((256,))

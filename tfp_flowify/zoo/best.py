@@ -7,7 +7,7 @@ from tfp_flowify.zoo.paper import image_network, tabular_widths
 BEST_MODELS = {"best_small": (32, 1), "best": (64, 1), "best_large": (96, 2)}
 
 
-def best_levels(name, shape, levels: int, kwargs) -> list:
+def best_levels(name: str, shape: tuple, levels: int, kwargs: dict) -> list:
     """Layers for images of whole numbers, from their pixels on.
 
     Every second pixel is kept, again and again until one is left. What is dropped is chosen among the levels, given all
@@ -32,14 +32,14 @@ def best_levels(name, shape, levels: int, kwargs) -> list:
     return [*network, layers.Spread(levels), layers.Flatten()]
 
 
-def best_images(name, shape, kwargs) -> list:
+def best_images(name: str, shape: tuple, kwargs: dict) -> list:
     """Layers for images of real numbers, behind the front: `fconv2` with deeper networks and mixtures for densities."""
     width, depth = BEST_MODELS[name]
     sizes = {"stages": 2, "transform": "affine+mixture", "width": width, "depth": depth, **kwargs}
     return image_network("fconv2", shape, sizes)
 
 
-def best_table(name, features: int, kwargs) -> list:
+def best_table(name: str, features: int, kwargs: dict) -> list:
     """Layers for tables, behind the front: columns leave a few at a time, each given those that stay."""
     width, depth = BEST_MODELS[name]
     sizes = {"transform": "affine+spline", "pieces": 32, "width": 4 * width, "depth": depth, **kwargs}

@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from collections.abc import Sequence
 
 from tfp_flowify import layers
 
@@ -17,7 +18,7 @@ TABULAR_MODELS = (
 )
 
 
-def image_network(name, shape, kwargs) -> list:
+def image_network(name: str, shape: tuple, kwargs: dict) -> list:
     """The layers of a network for images, behind the front.
 
     Args:
@@ -51,15 +52,15 @@ def _dense(units, kwargs):
     return [layer for size in units for layer in (layers.Dense(size, **kwargs), layers.Spline())]
 
 
-def fmlp_units(shape) -> list:
+def fmlp_units(shape: Sequence[int]) -> list:
     """Units of the dense layers: the appendix's for its images, else halved from half the dimensions down to 8.
 
     >>> fmlp_units((28, 28, 1)), fmlp_units((8, 8, 1))
     ([512, 256, 128, 64, 32, 8], [32, 16, 8])
     """
     known = {(28, 28, 1): [512, 256, 128, 64, 32, 8], (32, 32, 3): [1024, 512, 512, 256, 128]}
-    if shape in known:
-        return known[shape]
+    if tuple(shape) in known:
+        return known[tuple(shape)]
     size = math.prod(shape)
     if size > 4096:
         raise ValueError(
@@ -70,17 +71,17 @@ def fmlp_units(shape) -> list:
     return list(dict.fromkeys(halves)) or [size]
 
 
-def fconv1_sizes(shape) -> tuple:
+def fconv1_sizes(shape: Sequence[int]) -> tuple:
     """Filters, kernel size, strides and padding of overlapping convolutions down to one pixel; units of dense layers.
 
     >>> fconv1_sizes((8, 8, 1))
     ([(16, 3, 2, 'same'), (24, 3, 2, 'same'), (32, (2, 2), 1, 'valid')], [32, 32, 16, 16, 8])
     """
-    if shape == (28, 28, 1):
+    if tuple(shape) == (28, 28, 1):
         return [
             *[(16, 3, 2, "same"), (24, 2, 2, "valid"), (32, 3, 2, "valid"), (48, 2, 1, "valid"), (64, 2, 1, "valid")]
         ], [64] * 6 + [32] * 7 + [8]
-    if shape == (32, 32, 3):
+    if tuple(shape) == (32, 32, 3):
         filters = [27, 64, 100, 112]
         return [*((count, 3, 2, "same") for count in filters), (128, 2, 2, "valid")], [128] * 10
     *sides, channels = shape
@@ -93,7 +94,7 @@ def fconv1_sizes(shape) -> tuple:
     return [*convolutions, (last, tuple(sides), 1, "valid")], _tail(last)
 
 
-def fconv2_sizes(shape) -> tuple:
+def fconv2_sizes(shape: Sequence[int]) -> tuple:
     """The same with kernels of 2 x 2 that do not overlap; the paper does not print its own.
 
     Each keeps half of what it sees, and 128 filters at most, so that nothing but borders of odd sides adds noise.
@@ -116,7 +117,7 @@ def _tail(size):
     return [max(size >> i // 2, least) for i in range(2 * max(1, (size // least).bit_length() - 1))] + [least]
 
 
-def tabular_network(name, features, kwargs):
+def tabular_network(name: str, features: int, kwargs: dict) -> list:
     """Dense layers, each with a leaky ReLU of slope 0.5."""
     widths = tabular_widths(name, features)
     return [layer for width in widths for layer in (layers.Dense(width, **kwargs), layers.LeakyReLU(0.5))]

@@ -1,6 +1,7 @@
 """Activations: as layers, as an argument of other layers, and as operations."""
 
 import math
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 from tfp_flowify import layers as fl
 from tfp_flowify.conversion.fallback import fallback
 from tfp_flowify.conversion.registry import register_layer
+from tfp_flowify.core.types import Shape
 
 kl = keras.layers
 
@@ -65,7 +67,7 @@ OPERATIONS = {
 }
 
 
-def named(activation) -> tuple:
+def named(activation: Callable) -> tuple:
     """An activation as its name in `KNOWN` and arguments; (None, {}) for any other.
 
     Args:
@@ -99,7 +101,7 @@ def _plain(name, arguments) -> tuple:
     return name, arguments
 
 
-def activate(activation, x, layer):
+def activate(activation: Callable, x: keras.KerasTensor, layer: keras.Operation) -> keras.KerasTensor:
     """The tensor behind an activation that belongs to a layer, or is one."""
     name, arguments = named(activation)
     title = layer.name if activation is layer else f"{layer.name}_activation"
@@ -112,12 +114,12 @@ def _as_layer(function, name):
     return kl.Activation(function, name=name)
 
 
-def noise_of_activation(activation, shape) -> int:
+def noise_of_activation(activation: Callable, shape: Shape) -> int:
     """Dimensions of noise that an activation adds to a tensor."""
     return math.prod(shape) if named(activation)[0] in (None, "relu") else 0
 
 
-def is_onto(activation) -> bool:
+def is_onto(activation: Callable) -> bool:
     """Whether all values have a preimage, once noise is added where it is."""
     return named(activation)[0] in (None, *ONTO)
 

@@ -1,6 +1,7 @@
 """Convolutions: plain, of groups, depthwise, separable and transposed."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -10,6 +11,7 @@ from tfp_flowify.conversion.converters.activations import activate, is_onto, noi
 from tfp_flowify.conversion.converters.axes import channels_last, sides, with_channels_last
 from tfp_flowify.conversion.converters.linear import dense, noise_of_dense
 from tfp_flowify.conversion.registry import register_layer
+from tfp_flowify.core.types import Shape, TensorLike
 from tfp_flowify.math.patches import Patches
 
 kl = keras.layers
@@ -18,7 +20,7 @@ _CONVOLUTIONS = {1: fl.Conv1D, 2: fl.Conv2D, 3: fl.Conv3D}
 _DEPTHWISE = {1: fl.DepthwiseConv1D, 2: fl.DepthwiseConv2D}
 
 
-def noise_of_patches(image, layer, strides=None) -> tuple:
+def noise_of_patches(image: Shape, layer: keras.layers.Layer, strides: Sequence[int] | None = None) -> tuple:
     """Noise of padding and of pixels that patches repeat; and the number of patches."""
     geometry = (layer.kernel_size, strides or layer.strides)
     border = Patches(image, *geometry, layer.padding, layer.dilation_rate).border
@@ -54,7 +56,9 @@ def _conv(layer, x):
     return activate(layer.activation, channels_last(layer, x, convert), layer)
 
 
-def depthwise(layer, x, kernel, bias, name):
+def depthwise(
+    layer: keras.layers.Layer, x: keras.KerasTensor, kernel: TensorLike, bias: TensorLike | None, name: str
+) -> keras.KerasTensor:
     """The tensor behind a depthwise convolution with the geometry of a Keras layer and these weights."""
     strides = sides(layer.strides, layer.rank)
     conv = _DEPTHWISE[layer.rank](

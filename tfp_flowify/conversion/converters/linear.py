@@ -8,22 +8,25 @@ import numpy as np
 from tfp_flowify import layers as fl
 from tfp_flowify.conversion.converters.activations import activate, is_onto, noise_of_activation
 from tfp_flowify.conversion.registry import register_layer
+from tfp_flowify.core.types import Shape
 
 kl = keras.layers
 
 
-def dense(x, kernel, bias, name):
+def dense(
+    x: keras.KerasTensor, kernel: np.ndarray | keras.Variable, bias: np.ndarray | keras.Variable | None, name: str
+) -> keras.KerasTensor:
     """The tensor behind a dense layer with these weights."""
     return fl.Dense(kernel.shape[-1], use_bias=bias is not None, name=name).start_at(kernel, bias)(x)
 
 
-def noise_of_dense(features, shape) -> int:
+def noise_of_dense(features: int, shape: Shape) -> int:
     """Dimensions of noise of a linear map from so many features to the last axis of a shape."""
     *places, units = shape
     return math.prod(places) * max(units - features, 0)
 
 
-def is_quantized(layer) -> bool:
+def is_quantized(layer: keras.layers.Layer) -> bool:
     """Whether the kernel of a layer is held as whole numbers."""
     return getattr(layer, "quantization_mode", None) is not None
 

@@ -68,7 +68,7 @@ def _layer_normalization(layer, x):
     return with_axes_last(x, event_axes(layer.axis, len(x.shape) - 1), convert)
 
 
-def normalized(x, epsilon, centre, name):
+def normalized(x: keras.KerasTensor, epsilon: float, centre: bool, name: str) -> keras.KerasTensor:
     """The tensor with the vectors of its last axis normalized."""
     return fl.LayerNormalization(epsilon, center=False, scale=False, rms_scaling=not centre, name=name)(x)
 

@@ -21,7 +21,7 @@ from tfp_flowify.conversion.converters.branches import (
 from tfp_flowify.conversion.registry import register_layer
 
 
-def is_tensor(value) -> bool:
+def is_tensor(value: object) -> bool:
     return isinstance(value, keras.KerasTensor)
 
 
