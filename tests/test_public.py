@@ -1,6 +1,7 @@
 """What is public stays: a name leaves only on purpose, and then its old spelling warns for one version."""
 
 import importlib
+import inspect
 import types
 from pathlib import Path
 
@@ -47,3 +48,29 @@ def test_old_names_warn_and_lead_to_the_new_ones(module, old, new):
 def test_names_that_never_were_are_missing():
     with pytest.raises(AttributeError, match="has no attribute 'Densee'"):
         tfp_flowify.layers.Densee  # noqa: B018
+
+
+def untyped(function):
+    """The arguments of a function that have no type, and "return" if what it gives has none."""
+    signature = inspect.signature(function)
+    without = [
+        p.name for p in signature.parameters.values() if p.annotation is p.empty and p.name not in ("self", "cls")
+    ]
+    is_init = function.__name__ == "__init__"
+    return without + ["return"] * (signature.return_annotation is signature.empty and not is_init)
+
+
+def test_public_signatures_have_types():
+    """Those of functions, and those of the public methods that a class writes itself."""
+    missing = {}
+    for name in public_names():
+        module, _, attribute = name.rpartition(".")
+        thing = getattr(importlib.import_module(module), attribute)
+        own = vars(thing).items() if inspect.isclass(thing) else [("", thing)]
+        for method, function in own:
+            function = getattr(function, "__func__", function)  # Of class methods and static ones.
+            is_public = not method.startswith("_") or method == "__init__"
+            if inspect.isfunction(function) and is_public and function.__module__.startswith("tfp_flowify"):
+                missing[f"{name}.{method}"] = untyped(inspect.unwrap(function))
+    assert len(missing) > 300
+    assert not {name: arguments for name, arguments in missing.items() if arguments}

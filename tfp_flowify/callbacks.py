@@ -56,11 +56,12 @@ class SampleGrid(keras.callbacks.Callback):
         if len(shape) != 3 or shape[-1] not in (1, 3, 4):
             raise ValueError(f"SampleGrid is for flows of images (height, width, 1, 3 or 4). Received: data of {shape}")
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._epoch = self._written = None
+        self._epoch: int | None = None
+        self._written: int | None = None
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self._epoch = epoch + 1
-        if self._epoch % self.every == 0:
+        if (epoch + 1) % self.every == 0:
             self._write()
 
     def on_train_end(self, logs: dict | None = None) -> None:

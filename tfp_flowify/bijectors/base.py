@@ -249,11 +249,13 @@ class Elementwise(FlowBijector):
         raise NotImplementedError(f"{type(self).__name__} must define inverse_and_log_slope(z, context).")
 
     def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
-        z, log_slope = self.forward_and_log_slope(*parts, context)
+        (x,) = parts
+        z, log_slope = self.forward_and_log_slope(x, context)
         return [z], sum_over(log_slope, self.inputs[0])
 
     def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
-        x, log_slope = self.inverse_and_log_slope(*parts, context)
+        (z,) = parts
+        x, log_slope = self.inverse_and_log_slope(z, context)
         return [x], sum_over(log_slope, self.inputs[0])
 
 

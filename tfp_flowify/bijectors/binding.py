@@ -107,8 +107,10 @@ class OfTFP(FlowBijector):
 _ONLY_MOVE = (tfb.Identity, tfb.Reshape, tfb.Transpose, tfb.Permute)
 
 # Bijectors of TFP's from all of the space onto all of it; and those from all of it onto a part.
-_ONTO = (*_ONLY_MOVE, tfb.Scale, tfb.Shift, tfb.Sinh, tfb.SinhArcsinh, tfb.RationalQuadraticSpline, tfb.Split)
-_ONTO += (tfb.ScaleMatvecDiag, tfb.ScaleMatvecTriL, tfb.ScaleMatvecLU)
+_ONTO = (
+    *(*_ONLY_MOVE, tfb.Scale, tfb.Shift, tfb.Sinh, tfb.SinhArcsinh, tfb.RationalQuadraticSpline, tfb.Split),
+    *(tfb.ScaleMatvecDiag, tfb.ScaleMatvecTriL, tfb.ScaleMatvecLU),
+)
 _ONTO_A_PART = (tfb.Tanh, tfb.Sigmoid, tfb.Softplus, tfb.Exp, tfb.Expm1, tfb.Softsign, tfb.NormalCDF)
 
 

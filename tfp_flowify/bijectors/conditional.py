@@ -102,11 +102,13 @@ class ConditionalTransform(FlowBijector):
         super().__init__(inputs=[shape], outputs=[shape], dtype=dtype, name=name)
 
     def forward_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
-        z, log_slope = self.transform.forward(*parts, self._parameters_at(*parts, context))
+        (x,) = parts
+        z, log_slope = self.transform.forward(x, self._parameters_at(x, context))
         return [z], sum_over(log_slope, self.inputs[0])
 
     def inverse_and_log_det(self, parts: list[tf.Tensor], context: Context) -> tuple[list[tf.Tensor], tf.Tensor]:
-        x, log_slope = self.transform.inverse(*parts, self._parameters_at(*parts, context))
+        (z,) = parts
+        x, log_slope = self.transform.inverse(z, self._parameters_at(z, context))
         return [x], sum_over(log_slope, self.inputs[0])
 
     def _parameters_at(self, x, context):

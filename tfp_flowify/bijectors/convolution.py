@@ -185,4 +185,4 @@ def _free_scales(dtype):
 
 def per_side(value: int | Sequence[int], ndims: int) -> tuple[int, ...]:
     """A number for each of some sides, or one for all."""
-    return (int(value),) * ndims if isinstance(value, numbers.Integral) else tuple(value)
+    return (int(value),) * ndims if isinstance(value, numbers.Integral) else tuple(value)  # type: ignore[arg-type]

@@ -140,7 +140,7 @@ class Linear(Sequential):
             tf.Variable(np.log(singular), dtype=dtype, name="log_singular"),
             orthogonal(orthogonal_kind, left, dtype),
             tf.Variable(np.zeros(kernel.shape[1]) if bias is None else bias, dtype=dtype, name="bias"),
-            _free_noise_scale(*kernel.shape, log_noise_scale, dtype),
+            _free_noise_scale(kernel.shape[0], kernel.shape[1], log_noise_scale, dtype),
             noise,
         )
 

@@ -60,7 +60,7 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     value = value.numpy() if tf.is_tensor(value) else value
     if not isinstance(value, numbers.Real) or value % 1 != 0 or value < least:  # NaN and infinity leave NaN.
         raise ValueError(f"{name} must be a whole number, at least {least}. Received: {name}={value!r}")
-    return int(value)
+    return int(value)  # type: ignore[call-overload]  # Real numbers of NumPy are numbers.Real too.
 
 
 def largest_number(dtype: DTypeLike) -> float:

@@ -195,7 +195,7 @@ class DecaysSome:
     Keras' `exclude_from_weight_decay` is not in the config of an optimizer, so that one from a file forgets it.
     """
 
-    decayed = None
+    decayed: list[str] | None = None
 
     def _use_weight_decay(self, variable):
         # Those of several devices have names such as kernel/replica_1:0.

@@ -48,10 +48,10 @@ def load(
     if name == "digits" or name in IMAGES:
         (train, labels), (test, test_labels) = images.digits() if name == "digits" else IMAGES[name](data_dir, download)
         levels = 17 if name == "digits" else 256
-        given = Data("labels", *_hold_out(labels), test_labels, levels=int(labels.max()) + 1)
+        given = Data("labels", *_hold_out(labels), test=test_labels, levels=int(labels.max()) + 1)
         if condition not in (None, "labels"):
             raise ValueError(f"{name} can be conditioned on its labels. Received: condition={condition!r}")
-        return Data(name, *_hold_out(train), test, levels, condition=given if condition else None)
+        return Data(name, *_hold_out(train), test=test, levels=levels, condition=given if condition else None)
     data = _load_others(name, data_dir, image_size)
     return data if condition is None else _given_columns(data, condition)
 

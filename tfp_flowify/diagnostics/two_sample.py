@@ -47,7 +47,7 @@ def c2st(
     mean, deviation = chosen[1].mean(axis=0), chosen[1].std(axis=0)
     x = ((np.concatenate(chosen) - mean) / np.where(deviation > 0, deviation, 1.0)).astype(np.float32)
     x = np.clip(x, -1e3, 1e3)
-    y = np.repeat(np.float32([1, 0]), count)
+    y = np.repeat(np.array([1, 0], np.float32), count)
     fold = np.concatenate([generator.permutation(count) % folds for _ in range(2)])
     with seeded(seed):
         network = _networks(x.shape[1], folds, width or max(32, 10 * x.shape[1]))

@@ -195,7 +195,8 @@ class Recorder(keras.callbacks.Callback):
         super().__init__()
         self.folder, self.clock, self.rows = folder, clock, list(rows)
         self.loss = (lambda row: row["validation"]) if in_bits else (lambda row: -row["validation"])
-        self.first_step, self.step_seconds = None, []
+        self.first_step: float | None = None
+        self.step_seconds: list[float] = []
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self.begun = time.perf_counter()
@@ -219,7 +220,7 @@ class Recorder(keras.callbacks.Callback):
             "validation": logs["validation"],
             "learning_rate": float(_read(self.model.optimizer.learning_rate)),
             "seconds_to_first_step": self.first_step,
-            "seconds_per_step": statistics.median(self.step_seconds or [self.first_step]),
+            "seconds_per_step": statistics.median(self.step_seconds or [self.first_step or 0.0]),
             "peak_memory_bytes": peak_memory(),
         }
         is_best = all(self.loss(row) <= self.loss(before) for before in self.rows)

@@ -126,7 +126,7 @@ def _classifier(options, data: Data, path, log):
     epochs = options.epochs or (40 if len(data.train) < 10_000 else 4)
     log(f"An ordinary classifier of {data.name}, {epochs} epochs:")
     with seeded(options.seed):
-        classifier = build_classifier(data.shape, data.classes, data.levels)
+        classifier = build_classifier(data.shape, data.classes, data.levels)  # type: ignore[arg-type]  # Both are known.
         steps = epochs * math.ceil(len(data.train) / 128)
         rate = keras.optimizers.schedules.CosineDecay(2e-3, steps)
         classifier.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])

@@ -20,7 +20,7 @@ def build_flow(options: Options, data: Data) -> FlowModel:
         condition = zoo.labels(data.classes) if data.classes else data.condition.shape
     if is_file(options.model):
         return _flowified(options, data)
-    return zoo.build(options.model, data.shape, data.levels, options.noise, options.seed, condition, **density)
+    return zoo.build(str(options.model), data.shape, data.levels, options.noise, options.seed, condition, **density)
 
 
 def fresh_flow(options: Options, data: Data) -> FlowModel:

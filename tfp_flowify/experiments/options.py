@@ -114,7 +114,7 @@ def _model_for(data: Data) -> str:
 
 def is_file(model: str | None) -> bool:
     """Whether a model is not a name of the zoo but a file of Keras: a network to be flowified."""
-    return bool(model) and model.endswith(".keras")
+    return model is not None and model.endswith(".keras")
 
 
 def _is_allowed(name, number) -> bool:

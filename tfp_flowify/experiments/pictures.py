@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -48,7 +49,8 @@ def draw_curves(path: PathLike, history: list, unit: str) -> None:
 def draw_image_samples(folder: Path, flow: FlowModel, data: Data, temperature: float) -> None:
     """The paper's two columns, with the same outputs; and examples with what the output tells of them."""
     limits = (0, data.levels - 1) if data.levels else (float(data.train.min()), float(data.train.max()))
-    drawn, columns, note = {"temperature": temperature, "seed": 0}, None, ""
+    drawn: dict[str, Any] = {"temperature": temperature, "seed": 0}
+    columns, note = None, ""
     count = COUNT if max(data.shape[:2]) <= 64 else 16
     rows = slice(min(count, 32))
     x, reconstructed = data.test[rows], flow.reconstruct(data.test[rows], **data.given("test", rows))

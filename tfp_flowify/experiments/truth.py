@@ -1,7 +1,7 @@
 """Whether a trained flow is what it says: its log-dets beside those of Jacobians by autodiff, in double precision."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def log_dets(distribution: Any, x: TensorLike, seed: Seed = 0) -> np.ndarray:
     return np.array(rows)
 
 
-def jacobian(function: Callable[[list], list], parts: Sequence[tf.Tensor]) -> np.ndarray:
+def jacobian(function: Callable[[list], list], parts: list[tf.Tensor]) -> np.ndarray:
     """The matrix of all derivatives of a function of one example.
 
     Args:

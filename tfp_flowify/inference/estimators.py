@@ -58,11 +58,11 @@ class ZukoEstimator:
         self._torch = torch
         torch.manual_seed(seed)
         self._scale = [(a.mean(axis=0), a.std(axis=0) + 1e-6) for a in (theta, x)]
-        inputs = [
+        theta, x = [
             torch.tensor((a - m) / s, dtype=torch.float32) for a, (m, s) in zip((theta, x), self._scale, strict=True)
         ]
         self._flow = zuko.flows.NSF(theta.shape[1], x.shape[1], transforms=5, hidden_features=(64, 64))
-        self.figures = self._fit(*inputs, minutes, batch_size_for(len(theta)))
+        self.figures = self._fit(theta, x, minutes, batch_size_for(len(theta)))
 
     def _fit(self, theta, x, minutes, batch_size):
         torch, begun, count = self._torch, time.perf_counter(), len(theta) // 10

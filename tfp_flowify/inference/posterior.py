@@ -59,7 +59,11 @@ def posterior_flow(
     """
     if (low is None) != (high is None):
         raise ValueError(f"A box has both sides, low and high. Received: low={low}, high={high}")
-    front = [keras.Input([features]), *([] if low is None else [layers.Logit(low, high)]), layers.Normalization()]
+    front = [
+        keras.Input([features]),
+        *([] if low is None or high is None else [layers.Logit(low, high)]),
+        layers.Normalization(),
+    ]
     body = [layers.ConditionalAffine(width=width)]
     for i in range(blocks if features > 1 else 0):
         body += [layers.SplineCoupling(swap=bool(i % 2), bins=bins, bound=4.0, width=width), layers.Dense(features)]

@@ -9,7 +9,7 @@ from tfp_flowify.core.checks import whole_number
 from tfp_flowify.core.types import Shape
 
 #: Arguments of Keras layers that can have one value here: the values that are accepted, and why there is no other.
-CHANNELS_LAST = {
+CHANNELS_LAST: dict[str, tuple] = {
     "data_format": (
         (None, "channels_last"),
         "channels are the last axis; put Permute((2, 3, 1)) in front of images with channels first",

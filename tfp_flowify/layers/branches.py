@@ -151,7 +151,7 @@ class Residual(Dropping):
         input_shape, _ = split_shapes(input_shape)
         for layer in self.layers:
             input_shape = layer.compute_output_shape(input_shape)
-        return input_shape
+        return tuple(input_shape)
 
     def make_bijector(self, shape: Shape, densities: Densities) -> fb.FlowBijector:
         branch, shortcut = (

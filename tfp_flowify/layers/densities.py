@@ -26,7 +26,7 @@ class Densities(keras.layers.Layer):
     """
 
     #: Size of the condition that densities may depend on; None where the flow has none.
-    condition = None
+    condition: int | None = None
 
     def __init__(self, condition: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)

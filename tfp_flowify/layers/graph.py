@@ -4,6 +4,7 @@ import keras
 
 from tfp_flowify import bijectors as fb
 from tfp_flowify.core.private import calls_of
+from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.base import FlowLayer
 from tfp_flowify.layers.densities import Densities
 
@@ -23,7 +24,7 @@ def model_bijector(model: keras.Model, densities: Densities, condition: keras.Ke
     calls = [_Call(call, condition) for call in calls_of(model)]
     wires = _Wires(calls, model, densities)
     nodes = wires.bring(data)
-    inputs = {wires.name(tensor): tuple(tensor.shape[1:]) for tensor in data}
+    inputs: dict[str, Shape] = {wires.name(tensor): tuple(tensor.shape[1:]) for tensor in data}
     for call in calls:
         bijector, taken = call.make_bijector(densities.add_part(call.layer)), wires.take(call.inputs)
         copies = wires.bring(call.outputs)

@@ -167,7 +167,7 @@ class Linear(Dropping):
         if not linear.residuals:
             return linear
         dropped, units = math.prod(linear.residuals[0].event_shape), given[-1]
-        conditioners = []
+        conditioners: list[Any] = []
         for size in stage_sizes(dropped, min(self.stages, dropped)):
             shape = (size,) if kind == "last" else (*given[:-1], size)
             conditioners.append(self.conditioner(densities, (*given[:-1], units), shape, kind))

@@ -95,4 +95,4 @@ class Multiply(Dropping):
         return tuple(input_shape[0])
 
     def make_bijector(self, shape: Sequence[Shape], densities: Densities) -> fb.FlowBijector:
-        return self.funnel(fb.Multiply(*shape, self.variable_dtype), densities)
+        return self.funnel(fb.Multiply(shape[0], shape[1], self.variable_dtype), densities)

@@ -328,7 +328,7 @@ def _resized(name, shape, border, sign):
 
 def borders(name: str, value: int | Sequence, ndims: int) -> tuple:
     """A pair of widths for each side, of any of the ways that Keras takes: ((top, bottom), (left, right)) for two."""
-    pairs = (value,) * ndims if isinstance(value, int) else tuple(value)
+    pairs: tuple[Any, ...] = (value,) * ndims if isinstance(value, int) else tuple(value)
     if ndims == 1 and len(pairs) == 2:
         pairs = (pairs,)  # Both ends of a sequence.
     pairs = tuple((side, side) if isinstance(side, int) else tuple(side) for side in pairs)

@@ -53,7 +53,7 @@ def spline_forward(x: tf.Tensor, parameters: tf.Tensor | Table, bins: int, bound
         share, log_slope = rational_quadratic((inner - piece.left) * piece.per_width, piece.first, piece.last)
         return piece.bottom + piece.height * share + (x - inner), log_slope + piece.log_mean
     pieces, index = _shared_pieces(inner, parameters, bins, bound, of_values=False)
-    y, log_slope = _at(*(tf.reshape(entries, [-1]) for entries in (x, inner)), pieces, index, bins)
+    y, log_slope = _at(tf.reshape(x, [-1]), tf.reshape(inner, [-1]), pieces, index, bins)
     shape = tf.shape(x)
     return tf.reshape(y, shape), tf.reshape(log_slope, shape)
 

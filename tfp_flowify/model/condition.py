@@ -34,9 +34,9 @@ class Condition:
     def __init__(self, network: keras.Model):
         self.network, self._template = network, _template(network)
         if isinstance(self._template, dict):
-            self._keys = list(self._template)
+            self._keys: list | None = list(self._template)
         else:
-            self._keys = range(len(self._template)) if isinstance(self._template, list) else None
+            self._keys = list(range(len(self._template))) if isinstance(self._template, list) else None
         tensors = [self._template] if self._keys is None else [self._template[key] for key in self._keys]
         self.names = [CONDITION] if self._keys is None else [f"{CONDITION}_{key}" for key in self._keys]
         self.specs = {

@@ -102,14 +102,15 @@ class FlowModel(Density, Training, keras.Model):
         **kwargs: Any,
     ):
         given = None if condition is None else Condition(condition_network(condition, policy_of(network)))
-        network = as_network(network, given and given.size)
+        size = None if given is None else given.size
+        network = as_network(network, size)
         kwargs["dtype"] = kwargs.get("dtype") or policy_of(network)
         super().__init__(**kwargs)
         check_full_precision(self)
         self.autocast = False  # The flow runs in full precision; only the networks inside may not.
         self.network = network
         self.condition_network, self._condition = given and given.network, given
-        self.densities = Densities(given and given.size, name="densities", dtype=self.dtype_policy)
+        self.densities = Densities(size, name="densities", dtype=self.dtype_policy)
         self.base, self.seed = base if isinstance(base, FlowModel) else one_of("base", base, BASES), seed
         self.pretrained, self.notes = bool(pretrained), tuple(notes)
         if seed is not None and not isinstance(seed, numbers.Integral):

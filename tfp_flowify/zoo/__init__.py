@@ -76,12 +76,12 @@ def build(
     given, shape = tuple(shape), _plain(shape)
     density = {argument: value for argument, value in density.items() if value is not None}
     body = (_image_layers if len(shape) == 3 else _table_layers)(name, shape, levels, noise, density)
-    front = _front(levels, box, front, bins=256 if name in BEST_MODELS and len(shape) == 1 else 32)
+    first = _front(levels, box, front, bins=256 if name in BEST_MODELS and len(shape) == 1 else 32)
     if any(isinstance(layer, layers.Subsample) for layer in body):
-        front = []  # It takes whole numbers.
+        first = []  # It takes whole numbers.
     reshape = [] if given == shape else [layers.Reshape(shape)]
     # Levels are those of a channel, wherever it is; real numbers are standardized place by place.
-    network = [*front, *reshape, *body] if levels is not None else [*reshape, *front, *body]
+    network = [*first, *reshape, *body] if levels is not None else [*reshape, *first, *body]
     base = "spline" if condition is not None and len(shape) == 1 else "normal"
     return FlowModel([keras.Input(given), *network], base, seed, condition, name=name)
 

@@ -58,7 +58,10 @@ def fmlp_units(shape: Sequence[int]) -> list:
     >>> fmlp_units((28, 28, 1)), fmlp_units((8, 8, 1))
     ([512, 256, 128, 64, 32, 8], [32, 16, 8])
     """
-    known = {(28, 28, 1): [512, 256, 128, 64, 32, 8], (32, 32, 3): [1024, 512, 512, 256, 128]}
+    known: dict[tuple[int, ...], list[int]] = {
+        (28, 28, 1): [512, 256, 128, 64, 32, 8],
+        (32, 32, 3): [1024, 512, 512, 256, 128],
+    }
     if tuple(shape) in known:
         return known[tuple(shape)]
     size = math.prod(shape)
@@ -86,11 +89,11 @@ def fconv1_sizes(shape: Sequence[int]) -> tuple:
         return [*((count, 3, 2, "same") for count in filters), (128, 2, 2, "valid")], [128] * 10
     *sides, channels = shape
     first = [16, 24, 32, 48, 64] if channels == 1 else [27, 64, 100, 112, 128]
-    filters, convolutions = itertools.chain(first, itertools.repeat(first[-1])), []
+    counts, convolutions = itertools.chain(first, itertools.repeat(first[-1])), []
     while max(sides) > 2:
-        convolutions.append((next(filters), 3, 2, "same"))
+        convolutions.append((next(counts), 3, 2, "same"))
         sides = [-(-side // 2) for side in sides]
-    last = next(filters)
+    last = next(counts)
     return [*convolutions, (last, tuple(sides), 1, "valid")], _tail(last)
 
 
