@@ -2,9 +2,16 @@
 
 Here an indented block is shown as it is, as in Markdown, and signs such as `*` mean nothing outside of backticks. In
 reStructuredText the one is a quotation, and the other is markup.
+
+Signatures are those of `__init__`, which Keras hides, with the names of our types in place of what they stand for.
 """
 
+import inspect
 import re
+
+from sphinx.util.inspect import signature, stringify_signature
+
+from tfp_flowify.core import types
 
 #: Sections that have indented text by nature.
 SECTIONS = ("Args:", "Attributes:", "Returns:", "Raises:", "Yields:")
@@ -41,6 +48,28 @@ def _process(app, what, name, obj, options, lines):
     lines[:] = shown_as_written(lines)
 
 
+#: What a type is called in `tfp_flowify.core.types`, by how Sphinx writes it; the longest first.
+NAMES = {
+    str(stringify_signature(inspect.Signature(return_annotation=value), unqualified_typehints=True))[6:]: name
+    for name, value in vars(types).items()
+    if name in ("TensorLike", "Condition", "Examples", "DTypeLike", "Seed", "PathLike")
+}
+
+
+def _process_signature(app, what, name, obj, options, arguments, returned):
+    if what == "class" and arguments == "(*args, **kwargs)":
+        own = signature(obj.__init__, bound_method=True)
+        arguments = stringify_signature(own, show_return_annotation=False, unqualified_typehints=True)
+    return _with_names(arguments), _with_names(returned)
+
+
+def _with_names(text):
+    """A signature with the names of types in place of what they stand for."""
+    for written in sorted(NAMES, key=len, reverse=True):
+        text = text and text.replace(written, NAMES[written])
+    return text
+
+
 def _is_of_others(app, what, name, obj, skip, options):
     """Leaves out what classes take from Keras and TFP as it is: it is in their references."""
     function = obj.fget if isinstance(obj, property) else obj
@@ -50,5 +79,6 @@ def _is_of_others(app, what, name, obj, skip, options):
 
 def setup(app):
     app.connect("autodoc-skip-member", _is_of_others)
+    app.connect("autodoc-process-signature", _process_signature)
     app.connect("autodoc-process-docstring", _process, priority=100)  # Before the sections are read.
     return {"parallel_read_safe": True, "parallel_write_safe": True}
