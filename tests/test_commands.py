@@ -204,7 +204,7 @@ def test_results_stand_beside_the_papers(run, tmp_path):
     assert "6.05 after 12 min" in row and "1.234 +- 0.001" in row
     assert "| POWER | -0.50 | 0.568 +- 0.001 |" in page and "| GAS | 5.35 | not run |" in page
     assert "| MNIST | best | 1.001 +- 0.001 |" in page and "| MNIST | normal | 3.11 | 1.500 +- 0.001 |" in page
-    assert "POWER: trained on 1,294 rows, not the 1,659,917 of the published split." in page
+    assert "POWER: trained on 1,294 rows, not on the 1,659,917 of the published split." in page
     assert "tfp-flowify train --data mnist --model fconv2 --minutes 10 --data-dir DIR" in page
     shutil.rmtree(tmp_path / "runs")
     assert write_results(tmp_path / "runs", tmp_path / "out").read_text() == page  # The page needs the runs no more.
