@@ -29,7 +29,7 @@ def test_tutorials_check_themselves(page):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_tutorials_run(page, tmp_path):
-    script = tmp_path / f"{page.stem}.py"
+    script = tmp_path / "tutorial.py"
     script.write_text("\n\n".join(cells(page)))
     environment = {**os.environ, "MPLBACKEND": "Agg", "TFDS_DATA_DIR": str(shared_data("tfds"))}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, env=environment)
