@@ -62,6 +62,13 @@ def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch, two_devices
         assert (tmp_path / "digits_flow/saved_model.pb").exists()
 
 
+def test_the_version_is_the_same_everywhere():
+    version = tfp_flowify.__version__
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1]
+    assert newest in (version, "Unreleased")
+
+
 def test_readme_commands_are_those_of_ci():
     commands = re.findall(r"^    (pip install.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     assert len(commands) == 2
