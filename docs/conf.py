@@ -30,6 +30,7 @@ myst_heading_anchors = 4
 
 # Tutorials run when the site is built, and again only when their text changes.
 nb_execution_mode = "cache"
+nb_execution_in_temp = True  # They write files.
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_output_stderr = "remove"

@@ -13,16 +13,12 @@ import pytest
 import tensorflow as tf
 
 import tfp_flowify
-from tfp_flowify import bijectors, callbacks, data, diagnostics, distributions, inference, layers, transforms, zoo
 
 ROOT = Path(__file__).parent.parent
 MODULES = [module.name for module in pkgutil.walk_packages(tfp_flowify.__path__, "tfp_flowify.")]
-PUBLIC = [getattr(module, name) for module in (bijectors, distributions, layers, transforms) for name in module.__all__]
-PUBLIC += [getattr(data, name) for name in data.__all__ if callable(getattr(data, name))]
-PUBLIC += [getattr(diagnostics, name) for name in diagnostics.__all__]
-PUBLIC += [inference.posterior_flow, inference.fit_posterior, inference.Task, zoo.labels]
-PUBLIC += [tfp_flowify.flowify, tfp_flowify.register_layer]
-PUBLIC += [tfp_flowify.FlowModel, tfp_flowify.FusedAdam, callbacks.SampleGrid, zoo.build]
+PACKAGES = [tfp_flowify, *(part for part in map(vars(tfp_flowify).get, tfp_flowify.__all__) if inspect.ismodule(part))]
+PUBLIC = {getattr(package, name) for package in PACKAGES for name in package.__all__ if name != "TASKS"}
+PUBLIC = sorted((thing for thing in PUBLIC if callable(thing)), key=lambda thing: (thing.__module__, thing.__name__))
 
 
 @pytest.mark.parametrize("name", MODULES)

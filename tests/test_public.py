@@ -61,12 +61,13 @@ def untyped(function):
 
 
 def test_public_signatures_have_types():
-    """Those of functions, and those of the public methods that a class writes itself."""
+    """Those of functions, and those of the public methods that a class has from this library."""
     missing = {}
     for name in public_names():
         module, _, attribute = name.rpartition(".")
         thing = getattr(importlib.import_module(module), attribute)
-        own = vars(thing).items() if inspect.isclass(thing) else [("", thing)]
+        bases = [base for base in getattr(thing, "__mro__", ()) if base.__module__.startswith("tfp_flowify")]
+        own = [pair for base in bases for pair in vars(base).items()] if inspect.isclass(thing) else [("", thing)]
         for method, function in own:
             function = getattr(function, "__func__", function)  # Of class methods and static ones.
             is_public = not method.startswith("_") or method == "__init__"

@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 #: What a report of an error should name, beside Python.
-DISTRIBUTIONS = ("tfp-flowify", "tensorflow", "tensorflow-probability", "keras", "numpy")
+DISTRIBUTIONS = ("tfp-flowify", "tensorflow", "tensorflow-probability", "tf-keras", "keras", "numpy")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -71,9 +71,16 @@ class _Version(argparse.Action):
     """Looks versions up only when they are asked for."""
 
     def __call__(self, parser, *_):
-        print(", ".join(f"{name} {metadata.version(name)}" for name in DISTRIBUTIONS), end=", ")
+        print(", ".join(f"{name} {_version(name)}" for name in DISTRIBUTIONS), end=", ")
         print(f"Python {platform.python_version()}")
         parser.exit()
+
+
+def _version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _show_warning(message, category, *_):

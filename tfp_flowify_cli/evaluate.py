@@ -25,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the noise (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument(
-        "--per-example", type=Path, metavar="FILE", help="write a .npz with log_prob of every example, in nats: a score"
+        "--per-example",
+        type=Path,
+        metavar="FILE",
+        help="write a .npz with log_prob of every example of the split, in nats: a score",
     )
 
 

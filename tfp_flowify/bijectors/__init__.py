@@ -4,6 +4,8 @@ What is listed in `__all__` is public. TFP's own bijectors (`Tanh`, `Reshape`, `
 or a `Sequential` as they are.
 """
 
+from typing import TYPE_CHECKING
+
 from tfp_flowify.bijectors.activations import ELU, SELU, LeakyReLU, Logit, PReLU, Sigmoid, Spline
 from tfp_flowify.bijectors.base import Elementwise, FlowBijector
 from tfp_flowify.bijectors.binding import bind
@@ -101,4 +103,5 @@ __all__ = [
     "bind",
 ]
 
-__getattr__ = renamed(__name__, {"Cascade": "StagedFunnel", "RationalQuadraticSpline": "Spline"})
+if not TYPE_CHECKING:  # A type checker would take any name for one of these.
+    __getattr__ = renamed(__name__, {"Cascade": "StagedFunnel", "RationalQuadraticSpline": "Spline"})

@@ -123,8 +123,8 @@ def _tabular_table(done):
         report = done.get(f"{name}_fmlp")
         rows.append(f"| {name.upper()} | {figure:.2f} | {_cells(report)} |")
         published = TRAINING_EXAMPLES[name]
-        trained = report.get("training_examples", published) if report else published
-        if trained != published:
+        reports = [done[run] for run in (f"{name}_fmlp", f"{name}_best") if run in done]
+        for trained in {report.get("training_examples", published) for report in reports} - {published}:
             notes.append(
                 f"\n{name.upper()}: trained on {trained:,} rows, not on the {published:,} of the published split.\n"
             )

@@ -1,5 +1,7 @@
 """Keras 3 layers: ordinary layers that are flow layers too. They own the weights; the bijectors read them."""
 
+from typing import TYPE_CHECKING
+
 from tfp_flowify.core.renamed import renamed
 from tfp_flowify.layers.activations import (
     ELU,
@@ -118,4 +120,5 @@ __all__ = [
     "ZeroPadding3D",
 ]
 
-__getattr__ = renamed(__name__, {"Inverse": "Densities"})
+if not TYPE_CHECKING:  # A type checker would take any name for one of these.
+    __getattr__ = renamed(__name__, {"Inverse": "Densities"})

@@ -17,14 +17,12 @@ from tfp_flowify.layers.arguments import block_sizes, check_full_precision, drop
 from tfp_flowify.layers.conditioners import KerasFunction, PerChannel, ensure_built
 from tfp_flowify.layers.densities import Densities, register
 from tfp_flowify.layers.networks import conditioner_for
+from tfp_flowify.transforms import Transform
 
 # What `Layer` takes care of itself.
 _OF_KERAS = ("self", "args", "kwargs", "name", "dtype", "trainable", "autocast", "activity_regularizer")
 
 __all__ = ["Dropping", "FlowLayer", "make_transform", "register"]
-
-#: A scalar function with parameters.
-Transform = transforms.Standardize | transforms.Spline | transforms.Mixture | transforms.Stack
 
 
 class FlowLayer(keras.layers.Layer):

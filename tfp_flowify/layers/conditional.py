@@ -11,10 +11,11 @@ from tfp_flowify import transforms
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.core.types import Shape
 from tfp_flowify.layers.arguments import positive
-from tfp_flowify.layers.base import FlowLayer, Transform, register
+from tfp_flowify.layers.base import FlowLayer, register
 from tfp_flowify.layers.conditioners import KerasFunction, ensure_built
 from tfp_flowify.layers.densities import Densities
 from tfp_flowify.layers.networks import conditioner_for
+from tfp_flowify.transforms import Transform
 
 
 class TakingCondition(FlowLayer):

@@ -10,10 +10,11 @@ from tfp_flowify import bijectors as fb
 from tfp_flowify import transforms
 from tfp_flowify.core.checks import whole_number
 from tfp_flowify.layers.arguments import block_sizes, positive
-from tfp_flowify.layers.base import Transform, make_transform, register
+from tfp_flowify.layers.base import make_transform, register
 from tfp_flowify.layers.conditional import TakingCondition, split_shapes
 from tfp_flowify.layers.conditioners import KerasFunction, ensure_built
 from tfp_flowify.layers.networks import conditioner_for
+from tfp_flowify.transforms import Transform
 
 
 class AnyCoupling(TakingCondition):
