@@ -30,6 +30,18 @@ def test_evaluate(run, tmp_path, capsys, which):
     assert np.load(tmp_path / "scores.npz")["log_prob"].shape == (360,)
 
 
+def test_a_score_for_each_row_of_a_file(table_run, tmp_path, capsys):
+    rows = np.random.default_rng(1).normal(size=(7, 3)).astype(np.float32)
+    np.savetxt(tmp_path / "new.csv", rows, delimiter=",", header="a,b,c", comments="")
+    arguments = ["evaluate", str(table_run.path), "--data", str(tmp_path / "new.csv"), "--split", "all", "--draws", "2"]
+    assert main([*arguments, "--per-example", str(tmp_path / "scores.csv")]) == 0
+    assert "all, one draw" in capsys.readouterr().out
+    scores = np.loadtxt(tmp_path / "scores.csv", skiprows=1)
+    np.testing.assert_allclose(scores, table_run.load().log_prob(rows, seed=0), rtol=1e-4, atol=1e-4)
+    assert main(["evaluate", str(table_run.path), "--data", "power", "--split", "all"]) == 2
+    assert "power has splits of its own" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("which", ["", "last.keras", "saved_model"])
 def test_sample(run, tmp_path, which):
     assert main(["sample", str(run.path / which), "--count", "9", "--out", str(tmp_path / "s.png")]) == 0

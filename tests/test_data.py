@@ -13,6 +13,19 @@ def rows(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
 
 
+def test_all_rows_of_a_file_in_its_order(tmp_path):
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    np.save(tmp_path / "rows.npy", rows)
+    data = load(str(tmp_path / "rows.npy"), whole=True, condition="1")
+    for split in ("train", "validation", "test"):
+        np.testing.assert_array_equal(getattr(data, split), rows[:, [0, 2]])
+        np.testing.assert_array_equal(data.given(split)["condition"], rows[:, [1]])
+    np.savez(tmp_path / "parts.npz", train=rows[:3], test=rows[3:])
+    np.testing.assert_array_equal(load(str(tmp_path / "parts.npz"), whole=True).test, rows)
+    with pytest.raises(ValueError, match="digits has splits of its own"):
+        load("digits", whole=True)
+
+
 def test_digits():
     loaded = load("digits")
     assert (len(loaded.train), len(loaded.validation), len(loaded.test)) == (1294, 143, 360)

@@ -4,6 +4,7 @@ Examples:
   tfp-flowify evaluate runs/digits                        the data of the run, its best flow
   tfp-flowify evaluate runs/mnist --data-dir DIR --draws 1000 --weighted-examples 200
   tfp-flowify evaluate runs/mnist/saved_model --data clothes.npz --per-example scores.npz
+  tfp-flowify evaluate runs/table --data new.csv --split all --per-example scores.csv   a score for each row
 
 More draws make the figure tighter, never worse but for chance: both are bounds of the true likelihood from below.
 """
@@ -19,7 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="where named data are (default: as in the run)")
     parser.add_argument("--condition", metavar="WHAT", help="as for train (default: that of the run)")
     parser.add_argument("--image-size", type=int, nargs=2, metavar=("H", "W"), help="resize the images of a folder")
-    parser.add_argument("--split", choices=["test", "validation", "train"], default="test", help="(default: test)")
+    parser.add_argument(
+        "--split",
+        choices=["test", "validation", "train", "all"],
+        default="test",
+        help="all: of a file, in its order (default: test)",
+    )
     parser.add_argument("--draws", type=int, default=100, help="of the noise (default: %(default)s)")
     parser.add_argument("--weighted-examples", type=int, default=1000, help="for many draws (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise (default: %(default)s)")
@@ -28,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--per-example",
         type=Path,
         metavar="FILE",
-        help="write a .npz with log_prob of every example of the split, in nats: a score",
+        help="write a .npz or a .csv with log_prob of every example of the split, in nats: a score",
     )
 
 
@@ -51,7 +57,9 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.data_dir or config.get("data_dir"),
         image_size=arguments.image_size or config.get("image_size"),
         condition=arguments.condition or config.get("condition"),
+        whole=arguments.split == "all",
     )
+    split = "test" if arguments.split == "all" else arguments.split  # Then each split has all of them.
     if flow.takes_condition != (data.condition is not None):
         way_out = "Say which one: --condition" if flow.takes_condition else "Leave out --condition"
         what = "a" if flow.takes_condition else "no"
@@ -59,12 +67,15 @@ def run(arguments: argparse.Namespace) -> None:
     print(data.describe())
     if flow.event_shape != data.shape:
         raise ValueError(f"The flow in {arguments.flow} takes data of {flow.event_shape}, {name} has {data.shape}.")
-    figures = evaluate(flow, data, arguments.draws, arguments.weighted_examples, arguments.split, arguments.seed, print)
+    figures = evaluate(flow, data, arguments.draws, arguments.weighted_examples, split, arguments.seed, print)
+    figures["split"] = arguments.split
     print(table(figures))
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
     if arguments.per_example:
-        given = data.given(arguments.split)
-        scores = flow.log_prob(getattr(data, arguments.split), seed=arguments.seed, **given)
-        np.savez(arguments.per_example, log_prob=np.asarray(scores))
+        scores = flow.log_prob(getattr(data, split), seed=arguments.seed, **data.given(split))
+        if arguments.per_example.suffix == ".csv":
+            np.savetxt(arguments.per_example, np.asarray(scores), header="log_prob", comments="")
+        else:
+            np.savez(arguments.per_example, log_prob=np.asarray(scores))
         print(f"Wrote log_prob of {len(scores):,} examples to {arguments.per_example}.")

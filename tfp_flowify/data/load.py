@@ -26,6 +26,7 @@ def load(
     download: bool = False,
     image_size: Sequence[int] | None = None,
     condition: str | None = None,
+    whole: bool = False,
 ) -> Data:
     """Data by name, or a file or folder of one's own.
 
@@ -41,10 +42,16 @@ def load(
       image_size: (height, width) to which images of a folder are resized.
       condition: What the examples are to be conditioned on: "labels", for the image sets with names; or columns of a
         table, by their names or their numbers from 0, with commas between. They then are no longer part of the data.
+      whole: Of files and folders: whether to give all examples, in their order there, as each of the splits. So a flow
+        can score rows of a file.
 
     >>> load("digits").describe()
     'digits: 1,294 / 143 / 360 examples to train, validate and test, shape (8, 8, 1), whole numbers 0 ... 16'
     """
+    if whole and name in NAMES:
+        raise ValueError(
+            f"{name} has splits of its own: evaluate one of them. All examples in order are for your files."
+        )
     if name == "digits" or name in IMAGES:
         (train, labels), (test, test_labels) = images.digits() if name == "digits" else IMAGES[name](data_dir, download)
         levels = 17 if name == "digits" else 256
@@ -52,20 +59,20 @@ def load(
         if condition not in (None, "labels"):
             raise ValueError(f"{name} can be conditioned on its labels. Received: condition={condition!r}")
         return Data(name, *_hold_out(train), test=test, levels=levels, condition=given if condition else None)
-    data = _load_others(name, data_dir, image_size)
+    data = _load_others(name, data_dir, image_size, whole)
     return data if condition is None else _given_columns(data, condition)
 
 
-def _load_others(name, data_dir, image_size):
+def _load_others(name, data_dir, image_size, whole):
     """Tables by name, and files of one's own."""
     if name in TABULAR:
         return Data(name, *TABULAR[name](data_dir))
     path = Path(name).expanduser()
     if path.is_dir():
-        return _from_splits(path.name, images.image_folder(path, image_size))
+        return _from_splits(path.name, images.image_folder(path, image_size), whole=whole)
     if path.suffix in READERS and path.is_file():
         splits, columns = READERS[path.suffix](path)
-        return _from_splits(path.stem, splits, columns)
+        return _from_splits(path.stem, splits, columns, whole)
     if path.is_file():
         raise ValueError(
             f"{path} is no {', '.join(READERS)} file. Store arrays with numpy.savez, or images in a folder."
@@ -139,26 +146,39 @@ def _known_names(path, arrays):
     return {"all": arrays[largest]}
 
 
-def _from_splits(name, splits, columns=None):
-    """Data of one's own: in a random order, since files are often sorted."""
+def _from_splits(name, splits, columns=None, whole=False):
+    """Data of one's own: split where they are not, or all of them as each split."""
     for split, x in splits.items():
         if x.dtype.kind not in "fiub" or x.ndim < 2 or not x.size:
             raise ValueError(
                 f"{name} needs examples (n, ...) of numbers, one or more. Received: {split}, {x.dtype} of {x.shape}"
             )
-    if "all" in splits:
-        splits = dict(zip(("train", "validation", "test"), random_split(splits["all"]), strict=True))
-    order = np.random.default_rng(0).permutation(len(splits["train"]))
-    splits["train"] = splits["train"][order]
-    if "validation" not in splits:
-        splits["train"], splits["validation"] = _hold_out(splits["train"])
+    splits = _as_one(splits) if whole else _in_three(splits)
     splits = {split: _with_channels(x) for split, x in splits.items()}
     levels = _levels(name, splits)
     if levels is None:
         _check_range(name, splits)
         splits = {split: x.astype(np.float32) for split, x in splits.items()}
-        _check_variation(name, splits["train"], columns)
+        if not whole:
+            _check_variation(name, splits["train"], columns)
     return Data(name, splits["train"], splits["validation"], splits["test"], levels, columns)
+
+
+def _as_one(splits):
+    """All examples as each split, in the order of the file."""
+    together = splits["all"] if "all" in splits else np.concatenate([splits[s] for s in SPLITS if s in splits])
+    return dict.fromkeys(SPLITS, together)
+
+
+def _in_three(splits):
+    """Three splits; the one for training in a random order, since files are often sorted."""
+    if "all" in splits:
+        splits = dict(zip(SPLITS, random_split(splits["all"]), strict=True))
+    order = np.random.default_rng(0).permutation(len(splits["train"]))
+    splits = {**splits, "train": splits["train"][order]}
+    if "validation" not in splits:
+        splits["train"], splits["validation"] = _hold_out(splits["train"])
+    return splits
 
 
 def _levels(name, splits):
