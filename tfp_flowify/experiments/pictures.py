@@ -72,13 +72,14 @@ def draw_table_samples(folder: Path, flow: FlowModel, data: Data, temperature: f
     count = min(10_000, len(data.test))
     x = data.test[:count]
     drawn = {"temperature": temperature, "seed": 0, **data.given("test", slice(count))}
+    names = data.columns or [f"column {i}" for i in range(x.shape[1])]
     for name, samples in (
         ("samples", flow.sample(count, **drawn)),
         ("samples_mean", flow.sample(count, mean=True, **drawn)),
     ):
-        _histograms(folder / f"{name}.png", x, np.asarray(samples))
+        _histograms(folder / f"{name}.png", x, np.asarray(samples), names)
     reconstructed = flow.reconstruct(x[:2000], **data.given("test", slice(min(count, 2000))))
-    _scatter(folder / "reconstructions.png", x[:2000], np.asarray(reconstructed))
+    _scatter(folder / "reconstructions.png", x[:2000], np.asarray(reconstructed), names)
 
 
 def _panels(columns):
@@ -93,25 +94,25 @@ def _panels(columns):
     return figure, panels[:count]
 
 
-def _histograms(path, x, samples):
+def _histograms(path, x, samples, names):
     figure, panels = _panels(x.shape[1])
     for i, panel in enumerate(panels):
         low, high = np.quantile(x[:, i], [0.001, 0.999])
         bins = np.linspace(low, high + 1e-6, 60)
         panel.hist(x[:, i], bins, density=True, color="0.75", label="test data")
         panel.hist(samples[:, i], bins, density=True, histtype="step", color="tab:blue", label="samples")
-        panel.set_title(f"column {i}", fontsize=9)
+        panel.set_title(names[i], fontsize=9)
         panel.set_yticks([])
     panels[0].legend(fontsize=8)
     figure.savefig(path)
 
 
-def _scatter(path, x, reconstructed):
+def _scatter(path, x, reconstructed, names):
     figure, panels = _panels(x.shape[1])
     for i, panel in enumerate(panels):
         panel.scatter(x[:, i], reconstructed[:, i], s=2, alpha=0.4)
         low, high = np.quantile(x[:, i], [0.001, 0.999])
         panel.plot([low, high], [low, high], color="0.5", linewidth=1)
         panel.set(xlim=(low, high), ylim=(low, high))
-        panel.set_title(f"column {i}: true, and from the output", fontsize=8)
+        panel.set_title(f"{names[i]}: true, and from the output", fontsize=8)
     figure.savefig(path)
