@@ -17,8 +17,8 @@ import tfp_flowify
 ROOT = Path(__file__).parent.parent
 MODULES = [module.name for module in pkgutil.walk_packages(tfp_flowify.__path__, "tfp_flowify.")]
 PACKAGES = [tfp_flowify, *(part for part in map(vars(tfp_flowify).get, tfp_flowify.__all__) if inspect.ismodule(part))]
-PUBLIC = {getattr(package, name) for package in PACKAGES for name in package.__all__ if name != "TASKS"}
-PUBLIC = sorted((thing for thing in PUBLIC if callable(thing)), key=lambda thing: (thing.__module__, thing.__name__))
+PUBLIC = [getattr(package, name) for package in PACKAGES for name in package.__all__]
+PUBLIC = sorted({thing for thing in PUBLIC if callable(thing)}, key=lambda thing: (thing.__module__, thing.__name__))
 
 
 @pytest.mark.parametrize("name", MODULES)

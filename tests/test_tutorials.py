@@ -17,7 +17,7 @@ TUTORIALS = [page for page in TUTORIALS if page.name != "index.md"]
 def cells(page):
     """The cells of a page: their options, and their code."""
     blocks = re.findall(r"^```\{code-cell\}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    return [re.fullmatch(r"((?::\w+:.*\n)*)(.*)", block, flags=re.DOTALL).groups() for block in blocks]
+    return [re.fullmatch(r"((?::\w+:[^\n]*\n)*)(.*)", block, flags=re.DOTALL).groups() for block in blocks]
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)

@@ -39,6 +39,8 @@ def save_panels(
       panels: Images (n, height, width, channels) by title.
       limits: The values of black and of white.
       columns: Number of images in a row.
+
+    >>> save_panels("digits.png", {"digits": images, "samples": flow.sample(25)}, limits=(0, 16))  # doctest: +SKIP
     """
     from matplotlib.figure import Figure  # Takes a second, and most uses of the library do without.
 
