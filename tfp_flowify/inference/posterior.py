@@ -92,7 +92,7 @@ def fit_posterior(
       batch_size: Size of batches; larger ones for more simulations.
       seed: Seed for the choice and the order of simulations.
       adapt: Whether to set scales and shifts to these simulations first, as a fresh flow needs it. It would undo what a
-        trained one has learned.
+        trained one has learned: with False training goes on, and what it began with stays if nothing better is found.
       verbose: As in Keras.
 
     Returns:
@@ -108,13 +108,17 @@ def fit_posterior(
     if adapt:
         flow.adapt(theta[used], condition=_rows(x, used), seed=seed)
     _check_support(flow, theta, x)
-    steps = -(-len(used) // batch_size)
+    steps, validation = -(-len(used) // batch_size), {"x": theta[held_out], "condition": _rows(x, held_out)}
+    validation_batch_size = max(batch_size, min(len(held_out), 2000))
     plateau = Plateau(max(2, -(-PATIENCE // steps)), minutes, begun)
     flow.compile(FusedAdam(LEARNING_RATE, global_clipnorm=5.0), steps_per_execution=min(AT_ONCE, steps))
+    if not adapt:
+        before = flow.evaluate(validation, batch_size=validation_batch_size, verbose=0, return_dict=True)
+        plateau.consider(flow, before["nll"])
     flow.fit(
         _batches(theta, x, used, batch_size, seed),
-        validation_data=({"x": theta[held_out], "condition": _rows(x, held_out)},),
-        validation_batch_size=max(batch_size, min(len(held_out), 2000)),
+        validation_data=(validation,),
+        validation_batch_size=validation_batch_size,
         epochs=10**6,
         shuffle=False,  # The batches are.
         callbacks=[plateau],
@@ -161,6 +165,11 @@ class Plateau(keras.callbacks.Callback):
         self.patience, self.minutes, self.begun = patience, minutes, begun
         self.best, self.weights, self.epochs, self.waited, self.lowered = np.inf, None, 0, 0, 0
 
+    def consider(self, model: keras.Model, nll: float) -> None:
+        """Keeps the weights of a model if its validation figure is the best so far."""
+        if nll < self.best:
+            self.best, self.weights, self.waited = nll, model.get_weights(), 0
+
     def _share(self):
         """The share of the time that is used up."""
         return min(1.0, (time.perf_counter() - self.begun) / (60 * self.minutes))
@@ -175,8 +184,7 @@ class Plateau(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.epochs, self.waited = self.epochs + 1, self.waited + 1
-        if logs["val_nll"] < self.best:
-            self.best, self.weights, self.waited = logs["val_nll"], self.model.get_weights(), 0
+        self.consider(self.model, logs["val_nll"])
         if self.waited < self.patience:
             return
         self._take_best()
