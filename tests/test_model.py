@@ -57,6 +57,30 @@ def test_samples_and_scores_before_any_fit(flow):
     np.testing.assert_allclose(compiled(x[:9]), flow.log_prob(x[:9], seed=2), rtol=1e-5)
 
 
+def test_numbers_of_draws_share_functions(flow):
+    x, functions = normal(9, 3), FlowModel([keras.Input([3]), fl.Dense(5), fl.Dense(2)])._functions
+    assert functions.log_prob(17).func is functions.log_prob(100).func is not functions.log_prob(10).func
+    for num_draws in (2, 16, 17, 40, 100):
+        plain = flow.distribution.log_prob(x, num_draws=num_draws, seed=1, chunk_size=16)
+        np.testing.assert_allclose(flow.log_prob(x, num_draws, seed=1), plain, rtol=1e-5)
+    exact = FlowModel([keras.Input([4]), fl.Dense(4), fl.Dense(2)])._functions
+    assert exact.log_prob(1).func is exact.log_prob(10).func is exact.log_prob(100).func
+
+
+def test_gradients_of_many_draws_under_xla(flow):
+    x = tf.constant(normal(5, 3))
+
+    def gradient(num_draws):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = tf.reduce_sum(flow.log_prob(x, num_draws, seed=1))
+        return tape.gradient(value, x)
+
+    for num_draws in (3, 40):
+        compiled = tf.function(gradient, jit_compile=True)(num_draws)
+        np.testing.assert_allclose(compiled, tf.function(gradient)(num_draws), rtol=1e-3, atol=1e-4)
+
+
 def test_mean_samples_share_the_output_and_temperature_narrows(flow):
     exact = FlowModel([keras.Input([4]), fl.Dense(4), fl.LeakyReLU(), fl.Dense(2)])
     mean, drawn = exact.sample(50, mean=True, seed=1), exact.sample(50, seed=1)

@@ -60,8 +60,8 @@ def not_too_small(deviation: np.ndarray, scale: float = 0.0) -> np.ndarray:
 
 
 def typical(deviation: np.ndarray) -> float:
-    """The root mean square of deviations."""
-    return float(np.sqrt(np.mean(np.square(deviation))))
+    """The root mean square of deviations, 0 for none."""
+    return float(np.sqrt(np.mean(np.square(deviation)))) if np.size(deviation) else 0.0
 
 
 #: Scales of a layer that is taken over are at least this share of the largest.

@@ -239,7 +239,7 @@ class FlowDistribution(AllVariables, Unbatched):
     def score(
         self,
         points: tf.Tensor,
-        num_draws: int,
+        num_draws: int | tf.Tensor,
         seed: tf.Tensor,
         chunk_size: int = 1,
         training: bool = False,
@@ -249,18 +249,18 @@ class FlowDistribution(AllVariables, Unbatched):
 
         Args:
           points: Data with one batch axis, in the type of the flow.
-          num_draws, chunk_size: See `log_prob`.
+          num_draws, chunk_size: See `log_prob`; more draws than one may be a tensor, an int32.
           seed: A pair of int32.
           training: Whether networks inside layers run in training mode.
           condition: (n, *condition_shape), a row for each point; None for a flow without a condition.
         """
         context = self.prepare(training, condition)
-        if num_draws == 1 or self.is_exact:
+        if self.is_exact or (isinstance(num_draws, int) and num_draws == 1):
             return self._log_weight(points, seed, context)
         return self._importance_weighted(points, num_draws, seed, chunk_size, context)
 
     def score_apart(
-        self, points: tf.Tensor, num_draws: int, seed: tf.Tensor, condition: tf.Tensor | None = None
+        self, points: tf.Tensor, num_draws: int | tf.Tensor, seed: tf.Tensor, condition: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes `log_prob` and apart from it the log-density of the network's output, in the mean over draws.
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def log_mean_weight(
-    log_weights: Callable[[tf.Tensor], tf.Tensor], points: tf.Tensor, num_draws: int, chunk_size: int
+    log_weights: Callable[[tf.Tensor], tf.Tensor], points: tf.Tensor, num_draws: int | tf.Tensor, chunk_size: int
 ) -> tf.Tensor:
     """The log of the mean of `num_draws` weights for each point, of which `chunk_size` are held at once.
 
@@ -38,4 +38,4 @@ def log_mean_weight(
         maximum_iterations=chunks,
     )
     some = total > 0
-    return tf.where(some, highest + tf.math.log(tf.where(some, total, 1) / num_draws), nothing)
+    return tf.where(some, highest + tf.math.log(tf.where(some, total, 1) / tf.cast(num_draws, dtype)), nothing)

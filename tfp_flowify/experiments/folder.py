@@ -32,6 +32,7 @@ class RunFolder:
         self.last, self.best = self.path / "last.keras", self.path / "best.keras"
         self.saved_model, self.report = self.path / "saved_model", self.path / "report.json"
         self.page, self.before_failure = self.path / "report.html", self.path / "before_failure.keras"
+        self.truth = self.path / "truth.json"
         self.files = DurableFiles(self.path)
 
     @property
@@ -72,6 +73,7 @@ class RunFolder:
         """Takes back what says that the run is complete, before it is trained further."""
         self.files.remove(self.report)
         self.page.unlink(missing_ok=True)
+        self.truth.unlink(missing_ok=True)
 
     def read_config(self) -> dict:
         """The arguments of the run."""

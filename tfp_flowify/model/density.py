@@ -14,7 +14,7 @@ from tfp_flowify.core.types import Condition, Examples, Seed, TensorLike
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.distributions import FlowDistribution, GivenFlow
 from tfp_flowify.model.entries import checked_temperature, dense
-from tfp_flowify.model.functions import CHUNK, FlowFunctions
+from tfp_flowify.model.functions import FlowFunctions
 from tfp_flowify.model.inputs import check_parts_of_encode, data_of, is_endless
 
 
@@ -76,7 +76,7 @@ class Density:
             In a dataset it comes with the data.
         """
         num_draws, batch_size = whole_number("num_draws", num_draws), whole_number("batch_size", batch_size)
-        size = max(1, batch_size // min(num_draws, CHUNK))
+        size = max(1, batch_size // self._functions.draws_at_once(num_draws))
         return self._in_batches(self._functions.log_prob(num_draws), x, condition, size, seed)[0]
 
     def bits_per_dim(

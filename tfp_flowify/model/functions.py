@@ -1,5 +1,6 @@
 """The compiled functions of a flow, for any batch size: a `FlowModel` calls them and exports them."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 
@@ -58,30 +59,36 @@ class FlowFunctions:
         self.sample = _compiled(self._sample, [*self.draw_specs, self.given])
         self.sample_mean = _compiled(self._sample_mean, [*self.draw_specs, self.given])
         self.sample_alike = _compiled(self._sample_alike, [self.x, self.given, *self.draw_specs[1:]])
-        self._log_prob, self._score = {}, {}
+        self.draws = tf.TensorSpec([], tf.int32, name="num_draws")
+        self._score = _compiled(self._score_apart, [self.x, self.given, self.seed, self.draws])
+        self._log_prob = {}
 
     def log_prob(self, num_draws: int = 1) -> Callable:
-        """The function (x, leaves, seed) -> log-likelihoods from that many draws of the noise."""
-        if num_draws not in self._log_prob:
+        """The function (x, leaves, seed) -> log-likelihoods from that many draws of the noise.
 
-            def log_prob(x, leaves, seed):
-                vectors = self._vectors(leaves, tf.shape(x)[0])
-                chunk = min(num_draws, CHUNK)
-                return self.distribution.score(self.check.asserted(x), num_draws, seed, chunk, condition=vectors)
+        Numbers of draws share a trace where as many are computed at once.
+        """
+        at_once = self.draws_at_once(num_draws)
+        if at_once not in self._log_prob:
 
-            self._log_prob[num_draws] = _compiled(log_prob, [self.x, self.given, self.seed])
-        return self._log_prob[num_draws]
+            def log_prob(x, leaves, seed, num_draws):
+                vectors, draws = self._vectors(leaves, tf.shape(x)[0]), num_draws if at_once > 1 else 1
+                return self.distribution.score(self.check.asserted(x), draws, seed, at_once, condition=vectors)
+
+            self._log_prob[at_once] = _compiled(log_prob, [self.x, self.given, self.seed, self.draws])
+        return functools.partial(self._log_prob[at_once], num_draws=num_draws)
+
+    def draws_at_once(self, num_draws: int) -> int:
+        """How many of so many draws of the noise `log_prob` holds at once."""
+        return 1 if self.distribution.is_exact else min(num_draws, CHUNK)
 
     def score(self, num_draws: int) -> Callable:
         """The function (x, leaves, seed) -> [log-likelihoods, log-densities of the output]."""
-        if num_draws not in self._score:
+        return functools.partial(self._score, num_draws=num_draws)
 
-            def score(x, leaves, seed):
-                vectors = self._vectors(leaves, tf.shape(x)[0])
-                return self.distribution.score_apart(self.check.asserted(x), num_draws, seed, vectors)
-
-            self._score[num_draws] = _compiled(score, [self.x, self.given, self.seed])
-        return self._score[num_draws]
+    def _score_apart(self, x, leaves, seed, num_draws):
+        vectors = self._vectors(leaves, tf.shape(x)[0])
+        return self.distribution.score_apart(self.check.asserted(x), num_draws, seed, vectors)
 
     def _vectors(self, leaves, count):
         """The condition as layers see it, or None."""
