@@ -67,18 +67,20 @@ def test_numbers_of_draws_share_functions(flow):
     assert exact.log_prob(1).func is exact.log_prob(10).func is exact.log_prob(100).func
 
 
-def test_gradients_of_many_draws_under_xla(flow):
-    x = tf.constant(normal(5, 3))
+def test_gradients_of_many_draws_under_xla():
+    """They are the slopes of what XLA computes, which draws other numbers than TensorFlow does."""
+    smooth = FlowModel([keras.Input([3]), fl.Dense(4), fl.Dense(2)])
+    x, direction, step = tf.constant(normal(5, 3)), tf.constant(normal(2, 5, 3)[1]), 1e-2
 
-    def gradient(num_draws):
+    @tf.function(jit_compile=True)
+    def along(shift):
         with tf.GradientTape() as tape:
-            tape.watch(x)
-            value = tf.reduce_sum(flow.log_prob(x, num_draws, seed=1))
-        return tape.gradient(value, x)
+            tape.watch(shift)
+            value = smooth.log_prob(x + shift * direction, num_draws=40, seed=1)
+        return value, tape.gradient(value, shift)
 
-    for num_draws in (3, 40):
-        compiled = tf.function(gradient, jit_compile=True)(num_draws)
-        np.testing.assert_allclose(compiled, tf.function(gradient)(num_draws), rtol=1e-3, atol=1e-4)
+    (above, _), (below, _), (_, slope) = (along(tf.constant(shift)) for shift in (step, -step, 0.0))
+    np.testing.assert_allclose(slope, tf.reduce_sum(above - below) / (2 * step), rtol=1e-2, atol=1e-2)
 
 
 def test_mean_samples_share_the_output_and_temperature_narrows(flow):
