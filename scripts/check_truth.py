@@ -26,6 +26,7 @@ def main(arguments) -> int:
 
     from tfp_flowify.data import load
     from tfp_flowify.experiments import RunFolder
+    from tfp_flowify.experiments.durable import moved_into
     from tfp_flowify.experiments.figures import likelihoods, unit_of
     from tfp_flowify.experiments.options import options_of
     from tfp_flowify.experiments.truth import in_double_precision, log_dets
@@ -53,9 +54,17 @@ def main(arguments) -> int:
             error = np.std(gain) / np.sqrt(len(gain))
             rises.append(np.all(np.abs(gain) < 1e-6) if flow.is_exact else np.mean(gain) > -3 * error - 1e-6)
         before = found
-    report = {"log_dets": pairs.tolist(), "largest_difference": float(differences.max()), "figures": figures}
-    (arguments.out or run.truth).write_text(json.dumps(report, indent=2) + "\n")
-    holds = differences.max() < TOLERANCE and all(rises)
+    holds = bool(differences.max() < TOLERANCE and all(rises))
+    report = {
+        "holds": holds,
+        "log_dets": pairs.tolist(),
+        "largest_difference": float(differences.max()),
+        "unit": unit_of(data),
+        "weighted_examples": len(x),
+        "figures": figures,
+    }
+    with moved_into(arguments.out or run.truth) as new:
+        new.write_text(json.dumps(report, indent=2) + "\n")
     print("All of it holds." if holds else "It does NOT hold.")
     return 0 if holds else 1
 

@@ -11,7 +11,9 @@ import tensorflow as tf
 from matplotlib.image import imread
 from models import SMALL_RUN
 
+from tfp_flowify.data import Data
 from tfp_flowify.experiments import RunFolder
+from tfp_flowify.experiments.figures import evaluate
 from tfp_flowify.experiments.paper import EXPERIMENTS
 from tfp_flowify.experiments.results_page import write_results
 from tfp_flowify_cli import main
@@ -40,6 +42,29 @@ def test_a_score_for_each_row_of_a_file(table_run, tmp_path, capsys):
     np.testing.assert_allclose(scores, table_run.load().log_prob(rows, seed=0), rtol=1e-4, atol=1e-4)
     assert main(["evaluate", str(table_run.path), "--data", "power", "--split", "all"]) == 2
     assert "power has splits of its own" in capsys.readouterr().err
+
+
+def test_what_cannot_be_scored_is_told(table_run, tmp_path, capsys):
+    shutil.copytree(table_run.path, tmp_path / "run")
+    run = RunFolder(tmp_path / "run")
+    run.write_config({**run.read_config(), "columns": ["a", "b", "c"]})
+    np.savetxt(tmp_path / "new.csv", np.eye(3), delimiter=",", header="c,a,b", comments="")
+    arguments = ["evaluate", str(run.path), "--data", str(tmp_path / "new.csv"), "--split", "all"]
+    assert main(arguments) == 2
+    assert "columns a, b, c, in this order. Received:" in capsys.readouterr().err
+    assert main([*arguments, "--per-example", str(tmp_path / "scores.tsv")]) == 2
+    assert "--per-example is a file .csv or .npz" in capsys.readouterr().err
+
+
+def test_scores_are_kept_where_they_have_no_mean():
+    class Flow:
+        def log_prob(self, x, **_):
+            return np.where(x[:, 0] > 1, -np.inf, 0.0)
+
+    x, kept = np.array([[0.0], [2.0], [1.0]], np.float32), []
+    with pytest.raises(FloatingPointError, match=r"1 of 3 examples are not finite.*first is example 1"):
+        evaluate(Flow(), Data("rows", x[:0], x[:0], x), log=str, keep=kept.extend)
+    assert kept == [0.0, -np.inf, 0.0]
 
 
 @pytest.mark.parametrize("which", ["", "last.keras", "saved_model"])
@@ -219,11 +244,12 @@ def test_results_stand_beside_the_papers(run, tmp_path):
     assert "POWER: trained on 1,294 rows, not on the 1,659,917 of the published split." in page
     assert "tfp-flowify train --data mnist --model fconv2 --minutes 10 --data-dir DIR" in page
     assert "Whether it is true" not in page
-    truth = {"log_dets": [[1.0, 1.0]] * 5, "largest_difference": 2e-11, "figures": {"1": 1.2, "10": 1.1, "1000": 1.0}}
+    truth = {"holds": True, "log_dets": [[1.0, 1.0]] * 5, "largest_difference": 2e-11, "unit": "bits/dim"}
+    truth |= {"weighted_examples": 100, "figures": {"1": 1.2, "10": 1.1, "1000": 1.0}}
     RunFolder(tmp_path / "runs" / "mnist_best").truth.write_text(json.dumps(truth))
     page = write_results(tmp_path / "runs", tmp_path / "out").read_text()
-    assert "| 1 draw(s) | 10 draw(s) | 1,000 draw(s) |" in page
-    assert "| mnist_best | 5 | 2.0e-11 | 1.20000 | 1.10000 | 1.00000 |" in page
+    assert "| 1 draw(s) | 10 draw(s) | 1,000 draw(s) | holds |" in page
+    assert "| 2.0e-11 at 5 examples | bits/dim of 100 examples | 1.20000 | 1.10000 | 1.00000 | yes |" in page
     shutil.rmtree(tmp_path / "runs")
     assert write_results(tmp_path / "runs", tmp_path / "out").read_text() == page  # The page needs the runs no more.
 

@@ -17,11 +17,21 @@ def test_all_rows_of_a_file_in_its_order(tmp_path):
     rows = np.arange(12, dtype=np.float32).reshape(4, 3)
     np.save(tmp_path / "rows.npy", rows)
     data = load(str(tmp_path / "rows.npy"), whole=True, condition="1")
-    for split in ("train", "validation", "test"):
-        np.testing.assert_array_equal(getattr(data, split), rows[:, [0, 2]])
-        np.testing.assert_array_equal(data.given(split)["condition"], rows[:, [1]])
-    np.savez(tmp_path / "parts.npz", train=rows[:3], test=rows[3:])
+    np.testing.assert_array_equal(data.test, rows[:, [0, 2]])
+    np.testing.assert_array_equal(data.given("test")["condition"], rows[:, [1]])
+    assert data.is_for_scores and len(data.train) == len(data.validation) == 0
+    assert data.describe().startswith("rows: 4 examples, shape (2,)")
+    np.savez(tmp_path / "parts.npz", test=rows[3:], train=rows[:3])
     np.testing.assert_array_equal(load(str(tmp_path / "parts.npz"), whole=True).test, rows)
+    np.save(tmp_path / "numbers.npy", np.arange(8).reshape(4, 2))
+    assert load(str(tmp_path / "numbers.npy"), whole=True, condition="0").levels == 8
+    np.savez(tmp_path / "shapes.npz", test=rows, train=rows[:, :2])
+    with pytest.raises(ValueError, match=r"shapes needs examples of one shape. Received: \(4, 2\), \(4, 3\)"):
+        load(str(tmp_path / "shapes.npz"), whole=True)
+    rows[2, 1] = np.nan
+    np.save(tmp_path / "bad.npy", rows)
+    with pytest.raises(ValueError, match=r"1 of the 4 examples in bad have NaN.* first is example 2"):
+        load(str(tmp_path / "bad.npy"), whole=True)
     with pytest.raises(ValueError, match="digits has splits of its own"):
         load("digits", whole=True)
 

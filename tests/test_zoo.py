@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tfp_flowify import layers, zoo
+from tfp_flowify.zoo import paper
 
 
 def kinds(flow, kind):
@@ -36,7 +37,7 @@ def test_networks_for_small_images_train(name):
     ],
 )
 def test_fconv1_has_the_sizes_of_the_appendix(shape, filters, sides, units):
-    convolutions, dense = zoo.fconv1_sizes(shape)
+    convolutions, dense = paper.fconv1_sizes(shape)
     assert [c[0] for c in convolutions] == filters and dense == units
     size, seen = (1, *shape), []
     for count, kernel_size, strides, padding in convolutions:
@@ -46,13 +47,13 @@ def test_fconv1_has_the_sizes_of_the_appendix(shape, filters, sides, units):
 
 
 def test_fmlp_has_the_sizes_of_the_appendix():
-    assert zoo.fmlp_units((28, 28, 1)) == [512, 256, 128, 64, 32, 8]
-    assert zoo.fmlp_units((32, 32, 3)) == [1024, 512, 512, 256, 128]
+    assert paper.fmlp_units((28, 28, 1)) == [512, 256, 128, 64, 32, 8]
+    assert paper.fmlp_units((32, 32, 3)) == [1024, 512, 512, 256, 128]
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (8, 8, 1), (7, 5, 2), (64, 48, 3), (1, 1, 1)])
 def test_fconv2_never_overlaps_and_ends_in_one_pixel(shape):
-    convolutions, units = zoo.fconv2_sizes(shape)
+    convolutions, units = paper.fconv2_sizes(shape)
     sides = np.array(shape[:2])
     for _, kernel_size, strides, _ in convolutions:
         assert kernel_size == strides
@@ -63,13 +64,13 @@ def test_fconv2_never_overlaps_and_ends_in_one_pixel(shape):
 
 @pytest.mark.parametrize("name", ["fmlp", *zoo.TABULAR_MODELS])
 def test_names_of_networks_for_tables(name):
-    widths = zoo.tabular_widths(name, 6)
+    widths = paper.tabular_widths(name, 6)
     assert 3 <= len(widths) <= 21 and min(widths) >= (1 if name == "fmlp" else 6)
 
 
 @pytest.mark.parametrize("features", [2, 6, 13, 43])
 def test_fmlp_of_tables_narrows_to_one_without_noise(features):
-    widths = [features, *zoo.tabular_widths("fmlp", features)]
+    widths = [features, *paper.tabular_widths("fmlp", features)]
     assert widths == sorted(set(widths), reverse=True) and widths[-1] == 1 and len(widths) <= 13
     assert zoo.build("fmlp", (features,)).noise_shapes == []
 
@@ -84,7 +85,7 @@ def test_columns_of_any_scale_are_standardized():
 
 @pytest.mark.parametrize("shape", [(256, 256, 3), (128, 96, 1)])
 def test_large_images_need_no_large_rotation(shape):
-    for sizes in (zoo.fconv1_sizes, zoo.fconv2_sizes):
+    for sizes in (paper.fconv1_sizes, paper.fconv2_sizes):
         convolutions, units = sizes(shape)
         channels = shape[-1]
         for filters, kernel_size, *_ in convolutions:

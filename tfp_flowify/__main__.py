@@ -1,4 +1,4 @@
-"""`python -m tfp_flowify` is the command `tfp-flowify`."""
+"""`python -m tfp_flowify` is the command `tfp-flowify`, but imports TensorFlow first: its `--help` takes seconds."""
 
 import sys
 

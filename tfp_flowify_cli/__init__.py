@@ -50,9 +50,13 @@ def main(arguments: list[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands. Programs that complete what is typed, such as shtab, read it too."""
     parser = argparse.ArgumentParser(
-        prog="tfp-flowify", description="Neural networks as normalizing flows: train them, test them, draw from them."
+        prog="tfp-flowify",
+        description="Neural networks as normalizing flows: train them, test them, draw from them.",
+        epilog="With TFP_FLOWIFY_TRACEBACK=1 in the environment an error shows where it came from, with "
+        "TF_CPP_MIN_LOG_LEVEL=0 TensorFlow tells what it finds when it starts, such as why there is no GPU.",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show this and other versions, and stop")
+    versions = {"action": _Version, "nargs": 0, "default": argparse.SUPPRESS}
+    parser.add_argument("--version", **versions, help="show this and other versions, and stop")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, module in COMMANDS.items():
         command = commands.add_parser(

@@ -1,4 +1,4 @@
-"""`python -m tfp_flowify_cli` is the command `tfp-flowify`, as `python -m tfp_flowify` is."""
+"""`python -m tfp_flowify_cli` is the command `tfp-flowify`."""
 
 import sys
 

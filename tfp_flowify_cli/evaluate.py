@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--split",
         choices=["test", "validation", "train", "all"],
         default="test",
-        help="all: of a file, in its order (default: test)",
+        help="all: all examples of a file of yours, in its order (default: test)",
     )
     parser.add_argument("--draws", type=int, default=100, help="of the noise (default: %(default)s)")
     parser.add_argument("--weighted-examples", type=int, default=1000, help="for many draws (default: %(default)s)")
@@ -34,17 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--per-example",
         type=Path,
         metavar="FILE",
-        help="write a .npz or a .csv with log_prob of every example of the split, in nats: a score",
+        help="write a .npz or a .csv with a score for each example of the split: its log_prob in nats, with one draw "
+        "of the noise; less is more unusual",
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
-    import numpy as np
-
     from tfp_flowify.data import load
     from tfp_flowify.experiments.figures import evaluate, table
     from tfp_flowify.experiments.stored import open_flow
 
+    if arguments.per_example is not None and arguments.per_example.suffix not in (".csv", ".npz"):
+        raise ValueError(f"--per-example is a file .csv or .npz. Received: {arguments.per_example}")
     for path in (arguments.json, arguments.per_example):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         condition=arguments.condition or config.get("condition"),
         whole=arguments.split == "all",
     )
-    split = "test" if arguments.split == "all" else arguments.split  # Then each split has all of them.
+    split = "test" if arguments.split == "all" else arguments.split
     if flow.takes_condition != (data.condition is not None):
         way_out = "Say which one: --condition" if flow.takes_condition else "Leave out --condition"
         what = "a" if flow.takes_condition else "no"
@@ -67,15 +68,29 @@ def run(arguments: argparse.Namespace) -> None:
     print(data.describe())
     if flow.event_shape != data.shape:
         raise ValueError(f"The flow in {arguments.flow} takes data of {flow.event_shape}, {name} has {data.shape}.")
-    figures = evaluate(flow, data, arguments.draws, arguments.weighted_examples, split, arguments.seed, print)
+    known, columns = config.get("columns"), data.columns
+    if known and columns and list(known) != list(columns):
+        raise ValueError(
+            f"The flow in {arguments.flow} was trained on the columns {', '.join(known)}, in this order. "
+            f"Received: {name} with {', '.join(columns)}."
+        )
+    keep = _writer(arguments.per_example)
+    figures = evaluate(flow, data, arguments.draws, arguments.weighted_examples, split, arguments.seed, print, keep)
     figures["split"] = arguments.split
     print(table(figures))
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
-    if arguments.per_example:
-        scores = flow.log_prob(getattr(data, split), seed=arguments.seed, **data.given(split))
-        if arguments.per_example.suffix == ".csv":
-            np.savetxt(arguments.per_example, np.asarray(scores), header="log_prob", comments="")
+
+
+def _writer(path):
+    """A function that writes scores to a file; None for no file."""
+    import numpy as np
+
+    def write(scores):
+        if path.suffix == ".csv":
+            np.savetxt(path, scores, "%.9g", header="log_prob", comments="")
         else:
-            np.savez(arguments.per_example, log_prob=np.asarray(scores))
-        print(f"Wrote log_prob of {len(scores):,} examples to {arguments.per_example}.")
+            np.savez(path, log_prob=scores)
+        print(f"Wrote log_prob of {len(scores):,} examples to {path}.")
+
+    return None if path is None else write

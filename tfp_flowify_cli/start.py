@@ -9,14 +9,14 @@ import tempfile
 def import_quietly() -> None:
     """Imports the library; what TensorFlow's C++ writes meanwhile is shown only where that fails.
 
-    It finds its devices then too, since a missing GPU is a page of errors. With TF_CPP_MIN_LOG_LEVEL
-    set, all is shown.
+    It finds its devices then too, since a missing GPU is a page of errors. With a TF_CPP_MIN_LOG_LEVEL
+    of less than 3 all is shown.
     """
     if "tfp_flowify" in sys.modules:
         return
-    is_asked_for = "TF_CPP_MIN_LOG_LEVEL" in os.environ
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with contextlib.nullcontext() if is_asked_for else _kept_from_the_screen():
+    shown = os.environ["TF_CPP_MIN_LOG_LEVEL"] != "3" or sys.stderr is None
+    with contextlib.nullcontext() if shown else _kept_from_the_screen():
         import tensorflow as tf
 
         from tfp_flowify import data  # noqa: F401

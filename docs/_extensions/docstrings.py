@@ -52,7 +52,7 @@ def _process(app, what, name, obj, options, lines):
 NAMES = {
     str(stringify_signature(inspect.Signature(return_annotation=value), unqualified_typehints=True))[6:]: name
     for name, value in vars(types).items()
-    if name in ("TensorLike", "Condition", "Examples", "Seed", "Shape", "PathLike", "TensorFunction")
+    if name in ("TensorLike", "RawCondition", "Examples", "Seed", "Shape", "PathLike", "TensorFunction")
 }
 
 

@@ -17,7 +17,7 @@ Shape: TypeAlias = Sequence[int] | tf.TensorShape
 Seed: TypeAlias = int | Sequence[int] | tf.Tensor | None
 
 #: A raw condition: a tensor, or several by name or in order.
-Condition: TypeAlias = TensorLike | dict[str, Any] | list | tuple | None
+RawCondition: TypeAlias = TensorLike | dict[str, Any] | list | tuple | None
 
 #: A function of one tensor, such as a Keras model.
 TensorFunction: TypeAlias = Callable[[Any], Any]

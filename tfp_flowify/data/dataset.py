@@ -15,7 +15,7 @@ class Data:
 
     Args:
       name: Name of the data.
-      train, validation, test: The splits.
+      train, validation, test: The splits. Data that are only to be scored are all in `test`; the others are empty.
       levels: How many whole numbers 0 ... levels - 1 there are; None for real numbers.
       columns: Names of the columns of a table, where they are known.
       condition: What the examples are to be conditioned on, with the same rows in the same splits; None for nothing.
@@ -42,11 +42,17 @@ class Data:
                     f"The {split} examples of {self.name} need a condition each. Received: {len(x)} examples and "
                     f"{len(getattr(self.condition, split))} conditions."
                 )
-            if not len(x) or x.shape[1:] != self.train.shape[1:]:
+            is_missing = not len(x) and (split == "test" or not self.is_for_scores)
+            if is_missing or x.shape[1:] != self.train.shape[1:]:
                 raise ValueError(
                     f"The splits of {self.name} need examples of one shape. Received: train {self.train.shape}, "
                     f"{split} {x.shape}"
                 )
+
+    @property
+    def is_for_scores(self) -> bool:
+        """Whether all examples are in `test`: there are none to train and validate on."""
+        return not len(self.train) and not len(self.validation)
 
     @property
     def shape(self) -> tuple:
@@ -69,10 +75,12 @@ class Data:
 
     def describe(self) -> str:
         """One line about the data."""
-        sizes = f"{len(self.train):,} / {len(self.validation):,} / {len(self.test):,}"
+        counts = [len(self.test)] if self.is_for_scores else [len(getattr(self, split)) for split in SPLITS]
+        purpose = "" if self.is_for_scores else " to train, validate and test"
+        sizes = " / ".join(f"{count:,}" for count in counts) + f" examples{purpose}"
         kind = "real numbers" if self.levels is None else f"whole numbers 0 ... {self.levels - 1}"
         given = "" if self.condition is None else f", given {self.condition.name}"
-        return f"{self.name}: {sizes} examples to train, validate and test, shape {self.shape}, {kind}{given}"
+        return f"{self.name}: {sizes}, shape {self.shape}, {kind}{given}"
 
 
 def batches(

@@ -42,15 +42,16 @@ def load(
       image_size: (height, width) to which images of a folder are resized.
       condition: What the examples are to be conditioned on: "labels", for the image sets with names; or columns of a
         table, by their names or their numbers from 0, with commas between. They then are no longer part of the data.
-      whole: Of files and folders: whether to give all examples, in their order there, as each of the splits. So a flow
-        can score rows of a file.
+      whole: Whether to give all examples of a file or folder as `test`, in their order there, and none to train on: to
+        score the rows of a file. In a file with splits, those to train on come first, then validation, then test.
 
     >>> load("digits").describe()
     'digits: 1,294 / 143 / 360 examples to train, validate and test, shape (8, 8, 1), whole numbers 0 ... 16'
     """
     if whole and name in NAMES:
         raise ValueError(
-            f"{name} has splits of its own: evaluate one of them. All examples in order are for your files."
+            f"{name} has splits of its own: take test, validation or train. All examples in their order are for files "
+            "of your own."
         )
     if name == "digits" or name in IMAGES:
         (train, labels), (test, test_labels) = images.digits() if name == "digits" else IMAGES[name](data_dir, download)
@@ -153,21 +154,25 @@ def _from_splits(name, splits, columns=None, whole=False):
             raise ValueError(
                 f"{name} needs examples (n, ...) of numbers, one or more. Received: {split}, {x.dtype} of {x.shape}"
             )
-    splits = _as_one(splits) if whole else _in_three(splits)
     splits = {split: _with_channels(x) for split, x in splits.items()}
+    splits = {"test": _as_one(name, splits)} if whole else _in_three(splits)
     levels = _levels(name, splits)
     if levels is None:
-        _check_range(name, splits)
+        for split, x in splits.items():
+            _check_range(name if whole else f"the {split} split of {name}", x)
         splits = {split: x.astype(np.float32) for split, x in splits.items()}
         if not whole:
             _check_variation(name, splits["train"], columns)
-    return Data(name, splits["train"], splits["validation"], splits["test"], levels, columns)
+    none = splits["test"][:0]
+    return Data(name, *(splits.get(split, none) for split in SPLITS), levels, columns)
 
 
-def _as_one(splits):
-    """All examples as each split, in the order of the file."""
-    together = splits["all"] if "all" in splits else np.concatenate([splits[s] for s in SPLITS if s in splits])
-    return dict.fromkeys(SPLITS, together)
+def _as_one(name, splits):
+    """All examples, in the order of the file."""
+    parts = [splits[split] for split in ("all", *SPLITS) if split in splits]
+    if len({x.shape[1:] for x in parts}) > 1:
+        raise ValueError(f"{name} needs examples of one shape. Received: {', '.join(str(x.shape) for x in parts)}")
+    return np.concatenate(parts)
 
 
 def _in_three(splits):
@@ -183,12 +188,12 @@ def _in_three(splits):
 
 def _levels(name, splits):
     """The number of levels of whole numbers; None for real numbers."""
-    kinds = {x.dtype.kind for x in splits.values()}
-    if not kinds <= set("uib"):
+    parts = [x for x in splits.values() if len(x)]
+    if not {x.dtype.kind for x in parts} <= set("uib"):
         return None
-    if all(x.dtype == np.uint8 for x in splits.values()):
+    if all(x.dtype == np.uint8 for x in parts):
         return 256
-    low, high = min(int(x.min()) for x in splits.values()), max(int(x.max()) for x in splits.values())
+    low, high = min(int(x.min()) for x in parts), max(int(x.max()) for x in parts)
     if low < 0 or high >= 2**16:
         raise ValueError(
             f"Whole numbers are taken for levels 0 ... 65535 at most. {name} has {low} ... {high}. Shift them, or "
@@ -197,14 +202,16 @@ def _levels(name, splits):
     return max(high + 1, 2)
 
 
-def _check_range(name, splits):
+def _check_range(name, x):
     largest = largest_number("float32")
-    for split, x in splits.items():
-        if not (float(x.min()) >= -largest and float(x.max()) <= largest):  # NaN is neither.
-            raise ValueError(
-                f"The {split} examples of {name} have NaN or infinite numbers, or some beyond {largest:g}, the squares "
-                "of which are infinite. Leave those examples out, or divide the column by a number."
-            )
+    if float(x.min()) >= -largest and float(x.max()) <= largest:  # NaN is neither.
+        return
+    bad = np.flatnonzero(~(np.abs(x.reshape(len(x), -1)) <= largest).all(axis=1))
+    raise ValueError(
+        f"{len(bad):,} of the {len(x):,} examples in {name} have NaN or infinite numbers, or some beyond {largest:g}, "
+        f"the squares of which are infinite; the first is example {bad[0]}, counted from 0. Leave those examples out, "
+        "or divide the column by a number."
+    )
 
 
 def _check_variation(name, train, columns):

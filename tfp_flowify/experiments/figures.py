@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from tfp_flowify.core.types import TensorLike
+from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.data import Data
 
 #: So many examples go forward and back, at most.
@@ -39,6 +40,7 @@ def evaluate(
     split: str = "test",
     seed: int = 0,
     log: Callable[[str], Any] = print,
+    keep: Callable[[np.ndarray], Any] | None = None,
 ) -> dict:
     """Likelihoods of a split: with one draw of the noise, and importance-weighted with many.
 
@@ -53,6 +55,7 @@ def evaluate(
       split: "test", "validation" or "train".
       seed: Seed for the noise draws.
       log: Function called with each progress message.
+      keep: Function called with the log-likelihoods of all examples with one draw, in nats, before they are summed up.
     """
     if draws < 1 or weighted_examples < 1:
         raise ValueError(
@@ -61,8 +64,12 @@ def evaluate(
         )
     x, in_bits = getattr(data, split), data.is_image
     rows = np.random.default_rng(0).permutation(len(x))[:weighted_examples]
-    log(f"Likelihoods of {len(x):,} {split} examples with one draw of the noise, of {len(rows):,} with {draws} ...")
-    single = likelihoods(flow, x, in_bits, seed=seed, **data.given(split))
+    called = "examples" if data.is_for_scores else f"{split} examples"
+    log(f"Likelihoods of {len(x):,} {called} with one draw of the noise, of {len(rows):,} with {draws} ...")
+    log_prob = np.asarray(flow.log_prob(x, seed=seed, **data.given(split)), np.float64)
+    if keep is not None:
+        keep(log_prob)
+    single = bits_per_dim(log_prob, data.shape) if in_bits else log_prob
     weighted = likelihoods(flow, x[rows], in_bits, num_draws=draws, seed=seed, **data.given(split, rows))
     figures = {
         "unit": unit_of(data),
@@ -121,8 +128,11 @@ def trained_numbers(flow: keras.Model) -> int:
 def _summary(values):
     """Mean and its standard error."""
     if not np.isfinite(values).all():
-        bad = int((~np.isfinite(values)).sum())
-        raise FloatingPointError(f"The likelihoods of {bad} of {len(values)} examples are not finite.")
+        bad = np.flatnonzero(~np.isfinite(values))
+        raise FloatingPointError(
+            f"The likelihoods of {len(bad)} of {len(values)} examples are not finite, so that there is no mean; the "
+            f"first is example {bad[0]}, counted from 0. Leave those out; `evaluate --per-example FILE` scores each."
+        )
     error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     return {"mean": float(values.mean()), "standard_error": float(error), "examples": len(values)}
 

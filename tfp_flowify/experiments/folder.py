@@ -73,7 +73,6 @@ class RunFolder:
         """Takes back what says that the run is complete, before it is trained further."""
         self.files.remove(self.report)
         self.page.unlink(missing_ok=True)
-        self.truth.unlink(missing_ok=True)
 
     def read_config(self) -> dict:
         """The arguments of the run."""

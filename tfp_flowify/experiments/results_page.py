@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 
 from tfp_flowify.core.types import PathLike
@@ -143,16 +144,18 @@ def _tabular_table(done):
 
 def _truth_table(done, out):
     """What scripts/check_truth.py found and wrote beside the report of a run."""
-    paths = {name: out / name / "truth.json" for name in done}
-    checks = {name: json.loads(path.read_text()) for name, path in paths.items() if path.is_file()}
+    found = {name: _read(out / name / "truth.json") for name in done}
+    checks = {name: check for name, check in found.items() if check is not None}
     if not checks:
         return ""
     draws = sorted({int(number) for check in checks.values() for number in check["figures"]})
-    head = ["run", "examples", "largest difference of log-dets", *[f"{n:,} draw(s)" for n in draws]]
+    head = ["run", "largest difference of log-dets", "unit", *[f"{n:,} draw(s)" for n in draws], "holds"]
     rows = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for name, check in checks.items():
         figures = [f"{check['figures'][str(n)]:.5f}" if str(n) in check["figures"] else "" for n in draws]
-        cells = [name, f"{len(check['log_dets'])}", f"{check['largest_difference']:.1e}", *figures]
+        difference = f"{check['largest_difference']:.1e} at {len(check['log_dets'])} examples"
+        unit = f"{check['unit']} of {check['weighted_examples']} examples"
+        cells = [name, difference, unit, *figures, "yes" if check["holds"] else "**no**"]
         rows.append(f"| {' | '.join(cells)} |")
     return TRUTH + "\n".join(rows) + "\n"
 
@@ -190,9 +193,21 @@ def _pictures(done):
 
 def _copy(run, target, names):
     target.mkdir(parents=True, exist_ok=True)
+    is_same_run = _read(target / "report.json") == run.read_report()
     for path in (run.path / name for name in names):
         whole = run.files.whole(path) if run.files.exists(path) else None
         if whole is not None:
             shutil.copyfile(whole, target / path.name)
-        else:  # That of a run before is not of this one.
+        elif not is_same_run:  # What is there is of a run before.
             (target / path.name).unlink(missing_ok=True)
+
+
+def _read(path):
+    """What a JSON file holds; None where there is none, or it is damaged."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        warnings.warn(f"{path} is damaged, and left out.", stacklevel=2)
+        return None

@@ -97,7 +97,7 @@ def _load(options, log):
 
 def _run(flow, data, options, folder, workers, log):
     sizes = f"{trained_numbers(flow):,} weights, {len(flow.network.layers)} layers"
-    log(f"{options.model}: {sizes}; run folder {folder.path}")
+    log(f"{options.model}: {sizes}; on {machine()}; run folder {folder.path}")
     report = {}
     if _fit(flow, data, options, folder, workers, log):
         log(f"Stopped; what was learned is in {folder.last}.")
@@ -165,7 +165,8 @@ def _fit(flow, data, options, folder, workers, log) -> bool:
     if done:
         log(f"Going on after step {done:,} in epoch {rows[-1]['epoch']}, {clock_time(clock.seconds)} into the run.")
     if workers.is_first:
-        folder.remove_report()  # It is of the training so far.
+        folder.remove_report()  # It is of the training so far, and so is what was found of truth.
+        folder.truth.unlink(missing_ok=True)
         records = [Progress(clock, unit_of(data)), Recorder(folder, clock, data.is_image, rows)]
     with StopOnInterrupt(workers) as interrupt:
         flow.fit(

@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_flowify import layers
-from tfp_flowify.core.types import Condition, Shape, TensorLike
+from tfp_flowify.core.types import RawCondition, Shape, TensorLike
 from tfp_flowify.model import FlowModel
 from tfp_flowify.optimizer import FusedAdam
 
@@ -73,7 +74,7 @@ def posterior_flow(
 def fit_posterior(
     flow: FlowModel,
     theta: TensorLike,
-    x: Condition,
+    x: RawCondition,
     minutes: float = 1.0,
     batch_size: int = 128,
     seed: int = 0,
@@ -93,6 +94,7 @@ def fit_posterior(
       seed: Seed for the choice and the order of simulations.
       adapt: Whether to set scales and shifts to these simulations first, as a fresh flow needs it. It would undo what a
         trained one has learned: with False training goes on, and what it began with stays if nothing better is found.
+        Then give new simulations alone: the flow knows those of before too well for a fair comparison.
       verbose: As in Keras.
 
     Returns:
@@ -126,6 +128,8 @@ def fit_posterior(
     )
     if plateau.weights is None:
         raise FloatingPointError("Training diverged: no epoch had a finite validation figure.")
+    if not adapt and plateau.best >= before["nll"]:
+        warnings.warn("No epoch was better than what training began with: the flow is as it was.", stacklevel=2)
     return {"validation": -plateau.best, "epochs": plateau.epochs, "seconds": time.perf_counter() - begun}
 
 

@@ -10,8 +10,7 @@ import tensorflow as tf
 from tfp_flowify.bijectors.context import InContext
 from tfp_flowify.core.checks import as_list
 from tfp_flowify.core.private import calls_of
-from tfp_flowify.core.types import Condition as RawCondition
-from tfp_flowify.core.types import DTypeLike, Shape, TensorLike
+from tfp_flowify.core.types import DTypeLike, RawCondition, Shape, TensorLike
 from tfp_flowify.layers import Normalization
 from tfp_flowify.model.entries import Range, dense, is_numeric
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfp_flowify.core.checks import as_list, whole_number
 from tfp_flowify.core.memory import check_memory
 from tfp_flowify.core.seeds import numbered, stateless_seed
-from tfp_flowify.core.types import Condition, Examples, Seed, TensorLike
+from tfp_flowify.core.types import Examples, RawCondition, Seed, TensorLike
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.distributions import FlowDistribution, GivenFlow
 from tfp_flowify.model.entries import checked_temperature, dense
@@ -63,7 +63,13 @@ class Density:
         return self.distribution.residual_shapes
 
     def log_prob(
-        self, x: Examples, num_draws: int = 1, seed: Seed = None, batch_size: int = 1024, *, condition: Condition = None
+        self,
+        x: Examples,
+        num_draws: int = 1,
+        seed: Seed = None,
+        batch_size: int = 1024,
+        *,
+        condition: RawCondition = None,
     ) -> tf.Tensor:
         """Log-likelihoods in nats: exact where the flow adds no noise, else a bound from draws of it.
 
@@ -80,7 +86,13 @@ class Density:
         return self._in_batches(self._functions.log_prob(num_draws), x, condition, size, seed)[0]
 
     def bits_per_dim(
-        self, x: Examples, num_draws: int = 1, seed: Seed = None, batch_size: int = 1024, *, condition: Condition = None
+        self,
+        x: Examples,
+        num_draws: int = 1,
+        seed: Seed = None,
+        batch_size: int = 1024,
+        *,
+        condition: RawCondition = None,
     ) -> tf.Tensor:
         """Negative log-likelihoods in bits for each dimension of the data. Arguments as for `log_prob`."""
         log_prob = self.log_prob(x, num_draws, seed, batch_size, condition=condition)
@@ -93,7 +105,7 @@ class Density:
         seed: Seed = None,
         batch_size: int = 1024,
         *,
-        condition: Condition = None,
+        condition: RawCondition = None,
         typical: Examples | None = None,
     ) -> dict:
         """Log-likelihoods taken apart: what the output of the network says, and what the rest of the data say.
@@ -132,7 +144,7 @@ class Density:
         seed: Seed = None,
         batch_size: int = 1024,
         *,
-        condition: Condition = None,
+        condition: RawCondition = None,
     ) -> tf.Tensor:
         """Draws examples that the network takes for the same: with the output that it gives for x, and all else drawn.
 
@@ -161,7 +173,7 @@ class Density:
         seed: Seed = None,
         batch_size: int = 1024,
         *,
-        condition: Condition = None,
+        condition: RawCondition = None,
     ) -> tf.Tensor:
         """Draws examples.
 
@@ -192,7 +204,7 @@ class Density:
             drawn.append(function(size, temperature, batch_seed, rows))
         return tf.concat(drawn, axis=0)
 
-    def given(self, condition: Condition) -> GivenFlow:
+    def given(self, condition: RawCondition) -> GivenFlow:
         """The distribution of x given a condition: an ordinary one of TFP, with the conditions as its batch.
 
         `flow.given(c).sample(1000)` has the shape (1000, len(c), *event_shape), and `log_prob(x)` broadcasts as TFP
@@ -211,7 +223,7 @@ class Density:
             functions.condition.check_numbers(name, np.asarray(functions.condition.dense(name, value)))
         return self.distribution.given(functions.condition.embed_all(leaves, functions.dtype))
 
-    def encode(self, x: Examples, seed: Seed = None, batch_size: int = 1024, *, condition: Condition = None) -> list:
+    def encode(self, x: Examples, seed: Seed = None, batch_size: int = 1024, *, condition: RawCondition = None) -> list:
         """The output of the flow and all that it dropped, for `decode` to go back from, up to rounding.
 
         The noise is drawn. The parts have the shapes `network.output_shape`, then `residual_shapes`. Arguments as for
@@ -220,7 +232,7 @@ class Density:
         return self._in_batches(self._functions.encode, x, condition, whole_number("batch_size", batch_size), seed)
 
     def decode(
-        self, parts: TensorLike | Sequence[TensorLike], batch_size: int = 1024, *, condition: Condition = None
+        self, parts: TensorLike | Sequence[TensorLike], batch_size: int = 1024, *, condition: RawCondition = None
     ) -> tf.Tensor:
         """The examples that `encode` made these parts of, with the same condition."""
         functions = self._functions
@@ -236,7 +248,7 @@ class Density:
         ]
         return tf.concat(pieces, axis=0)
 
-    def reconstruct(self, x: Examples, batch_size: int = 1024, *, condition: Condition = None) -> tf.Tensor:
+    def reconstruct(self, x: Examples, batch_size: int = 1024, *, condition: RawCondition = None) -> tf.Tensor:
         """Reconstructs examples from the output of the network alone, with what was dropped at its mean."""
         function = self._functions.reconstruct
         size = whole_number("batch_size", batch_size)

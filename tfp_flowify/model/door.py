@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfp_flowify.core.types import Condition as RawCondition
-from tfp_flowify.core.types import TensorLike
+from tfp_flowify.core.types import RawCondition, TensorLike
 from tfp_flowify.model.condition import CONDITION, Condition, X
 from tfp_flowify.model.entries import with_asserted_weights
 from tfp_flowify.model.inputs import InputCheck, data_of, is_array, map_data

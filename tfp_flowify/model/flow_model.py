@@ -17,8 +17,7 @@ from tfp_flowify.core.checks import whole_number
 from tfp_flowify.core.moments import some_rows
 from tfp_flowify.core.private import layers_inside
 from tfp_flowify.core.seeds import salted
-from tfp_flowify.core.types import Condition as RawCondition
-from tfp_flowify.core.types import Examples, PathLike, Seed, Shape, TensorLike
+from tfp_flowify.core.types import Examples, PathLike, RawCondition, Seed, Shape, TensorLike
 from tfp_flowify.distributions import ConditionalNormal, DiagonalNormal, FlowDistribution
 from tfp_flowify.layers.arguments import check_full_precision, one_of
 from tfp_flowify.layers.base import make_transform, register

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfp_flowify.core.checks import all_finite
 from tfp_flowify.core.private import Figures, FitOnManyMachines, logs_for_keras, track_loss
 from tfp_flowify.core.seeds import fold_in, salted
-from tfp_flowify.core.types import Condition, TensorLike
+from tfp_flowify.core.types import RawCondition, TensorLike
 from tfp_flowify.core.units import bits_per_dim
 from tfp_flowify.model.diagnosis import where_not_finite
 
@@ -101,7 +101,7 @@ class Steps(FitOnManyMachines):
             loss += sum(w.regularizer(w) for w in self.trainable_weights if w.regularizer is not None) / _replicas()
         return loss
 
-    def where_not_finite(self, x: TensorLike, step: int | None = None, *, condition: Condition = None) -> str | None:
+    def where_not_finite(self, x: TensorLike, step: int | None = None, *, condition: RawCondition = None) -> str | None:
         """Says in which layer a training step on a batch first has NaN or infinity; None where all numbers are finite.
 
         Where `fit` gives a loss that is not finite, ask this of the batch. With `FusedAdam` the weights are still those

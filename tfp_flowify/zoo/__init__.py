@@ -9,29 +9,9 @@ import keras
 from tfp_flowify import layers
 from tfp_flowify.model import FlowModel
 from tfp_flowify.zoo.best import BEST_MODELS, best_images, best_levels, best_table
-from tfp_flowify.zoo.paper import (
-    IMAGE_MODELS,
-    TABULAR_MODELS,
-    fconv1_sizes,
-    fconv2_sizes,
-    fmlp_units,
-    image_network,
-    tabular_network,
-    tabular_widths,
-)
+from tfp_flowify.zoo.paper import IMAGE_MODELS, TABULAR_MODELS, fmlp_units, image_network, tabular_network
 
-__all__ = [
-    "BEST_MODELS",
-    "IMAGE_MODELS",
-    "TABULAR_MODELS",
-    "build",
-    "fconv1_sizes",
-    "fconv2_sizes",
-    "fmlp_units",
-    "labels",
-    "name_for",
-    "tabular_widths",
-]
+__all__ = ["BEST_MODELS", "IMAGE_MODELS", "TABULAR_MODELS", "build", "labels", "name_for"]
 
 
 def build(
