@@ -59,7 +59,6 @@ def main(arguments) -> int:
         "holds": holds,
         "log_dets": pairs.tolist(),
         "largest_difference": float(differences.max()),
-        "unit": unit_of(data),
         "weighted_examples": len(x),
         "figures": figures,
     }

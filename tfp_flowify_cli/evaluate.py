@@ -6,7 +6,7 @@ Examples:
   tfp-flowify evaluate runs/mnist/saved_model --data clothes.npz --per-example scores.npz
   tfp-flowify evaluate runs/table --data new.csv --split all --per-example scores.csv   a score for each row
 
-More draws make the figure tighter, never worse but for chance: both are bounds of the true likelihood from below.
+With more draws the figure comes closer to the true log-likelihood; in the mean both are at most that.
 """
 
 import argparse

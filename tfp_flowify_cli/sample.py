@@ -1,7 +1,7 @@
 """Draws from a flow: a picture, or the numbers.
 
 Examples:
-  tfp-flowify sample runs/digits                             samples.png in this folder
+  tfp-flowify sample runs/digits                             samples.png in the current folder
   tfp-flowify sample runs/digits --count 100 --temperature 0.8 --mean --out mean.png
   tfp-flowify sample runs/power --count 10000 --out rows.csv
   tfp-flowify sample runs/classes --condition 3 7 --count 10 ten digits of each of these classes, a row each

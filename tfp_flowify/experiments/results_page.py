@@ -149,13 +149,14 @@ def _truth_table(done, out):
     if not checks:
         return ""
     draws = sorted({int(number) for check in checks.values() for number in check["figures"]})
-    head = ["run", "largest difference of log-dets", "unit", *[f"{n:,} draw(s)" for n in draws], "holds"]
+    head = ["run", "largest difference of log-dets", "unit, examples", *[f"{n:,} draw(s)" for n in draws], "holds"]
     rows = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for name, check in checks.items():
         figures = [f"{check['figures'][str(n)]:.5f}" if str(n) in check["figures"] else "" for n in draws]
         difference = f"{check['largest_difference']:.1e} at {len(check['log_dets'])} examples"
-        unit = f"{check['unit']} of {check['weighted_examples']} examples"
-        cells = [name, difference, unit, *figures, "yes" if check["holds"] else "**no**"]
+        # Older files do not tell the rest.
+        unit = f"{done[name]['unit']}, {check.get('weighted_examples', 'some')}"
+        cells = [name, difference, unit, *figures, "yes" if check.get("holds", True) else "**no**"]
         rows.append(f"| {' | '.join(cells)} |")
     return TRUTH + "\n".join(rows) + "\n"
 
