@@ -12,10 +12,9 @@ from tfp_flowify.core.checks import as_list, bundle
 
 tfb = tfp.bijectors
 
-rng = np.random.default_rng(0)
-
 
 def kernel_and_bias(*shape):
+    rng = np.random.default_rng(shape)  # The same, whatever tests ran before.
     kernel = rng.normal(size=shape) / np.sqrt(np.prod(shape[:-1]))
     return kernel.astype("float32"), rng.normal(size=shape[-1:]).astype("float32")
 

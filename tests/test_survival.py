@@ -238,7 +238,7 @@ def test_damaged_files_are_made_anew_from_their_spares(tmp_path):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             files.restore(path)
-        assert len(caught) == (damaged == path)
+        assert sum("a.txt" in str(each.message) for each in caught) == (damaged == path)
         assert path.read_text() == spare.read_text() == "one"
     files.restore(tmp_path / "never.txt")
     assert not (tmp_path / "never.txt").exists()
