@@ -55,8 +55,9 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="With TFP_FLOWIFY_TRACEBACK=1 in the environment an error shows where it came from, with "
         "TF_CPP_MIN_LOG_LEVEL=0 TensorFlow tells what it finds when it starts, such as why there is no GPU.",
     )
-    versions = {"action": _Version, "nargs": 0, "default": argparse.SUPPRESS}
-    parser.add_argument("--version", **versions, help="show this and other versions, and stop")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="show this and other versions, and stop"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, module in COMMANDS.items():
         command = commands.add_parser(

@@ -69,7 +69,7 @@ def evaluate(
     log_prob = np.asarray(flow.log_prob(x, seed=seed, **data.given(split)), np.float64)
     if keep is not None:
         keep(log_prob)
-    single = bits_per_dim(log_prob, data.shape) if in_bits else log_prob
+    single = np.asarray(bits_per_dim(log_prob, data.shape) if in_bits else log_prob)
     weighted = likelihoods(flow, x[rows], in_bits, num_draws=draws, seed=seed, **data.given(split, rows))
     figures = {
         "unit": unit_of(data),
