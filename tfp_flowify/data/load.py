@@ -155,14 +155,14 @@ def _from_splits(name, splits, columns=None, whole=False):
                 f"{name} needs examples (n, ...) of numbers, one or more. Received: {split}, {x.dtype} of {x.shape}"
             )
     splits = {split: _with_channels(x) for split, x in splits.items()}
-    splits = {"test": _as_one(name, splits)} if whole else _in_three(splits)
     levels = _levels(name, splits)
     if levels is None:
         for split, x in splits.items():
-            _check_range(name if whole else f"the {split} split of {name}", x)
+            _check_range(name if split == "all" else f"the {split} split of {name}", x)
         splits = {split: x.astype(np.float32) for split, x in splits.items()}
-        if not whole:
-            _check_variation(name, splits["train"], columns)
+    splits = {"test": _as_one(name, splits)} if whole else _in_three(splits)
+    if levels is None and not whole:
+        _check_variation(name, splits["train"], columns)
     none = splits["test"][:0]
     return Data(name, *(splits.get(split, none) for split in SPLITS), levels, columns)
 
