@@ -154,9 +154,8 @@ def _truth_table(done, out):
     for name, check in checks.items():
         figures = [f"{check['figures'][str(n)]:.5f}" if str(n) in check["figures"] else "" for n in draws]
         difference = f"{check['largest_difference']:.1e} at {len(check['log_dets'])} examples"
-        # Older files do not tell the rest.
-        unit = f"{done[name]['unit']}, {check.get('weighted_examples', 'some')}"
-        cells = [name, difference, unit, *figures, "yes" if check.get("holds", True) else "**no**"]
+        unit = f"{done[name]['unit']}, {check.get('weighted_examples', 'not told')}"  # By older files.
+        cells = [name, difference, unit, *figures, {True: "yes", False: "**no**"}.get(check.get("holds"), "not told")]
         rows.append(f"| {' | '.join(cells)} |")
     return TRUTH + "\n".join(rows) + "\n"
 
